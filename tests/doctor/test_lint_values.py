@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from doctor import bugs_skip_path, bugs_values
+from doctor import bugs_skip_path, bugs_starts, bugs_values
 from doctor.rules import VALUES as RULES
 from doctor.wired import tokens
 from normscope.doctor.lint.checks.placements import _shown
@@ -15,7 +15,7 @@ from normscope.doctor.lint.patient import Patient, gates_at_zero
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Finding
 
-BUGS = bugs_values.BUGS | bugs_skip_path.BUGS
+BUGS = bugs_values.BUGS | bugs_skip_path.BUGS | bugs_starts.BUGS
 
 
 def cross_entropy(logits: Tensor) -> Tensor:

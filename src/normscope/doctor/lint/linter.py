@@ -9,6 +9,7 @@ from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
 from .checks import (
     attention,
+    gains,
     gates,
     initialisation,
     likes,
@@ -16,6 +17,7 @@ from .checks import (
     norms,
     optimizer,
     placements,
+    schemes,
     signal,
     streams,
     sums,
@@ -50,6 +52,9 @@ RULES: tuple[Rule, ...] = (
     initialisation.nonfinite_weights,
     initialisation.unlike_placement,
     initialisation.identical_blocks,
+    schemes.initial_scheme,
+    gains.gain_start,
+    gains.gain_convention,
     likes.uneven_blocks,
     attention.attention_saturated,
     attention.attention_scale,

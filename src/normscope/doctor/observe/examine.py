@@ -15,6 +15,8 @@ from ..record import ModelMeasurements, Stack, Sublayer, norm_over
 from ..trace.forward import Inputs, call_with
 from ..trace.graph import Graph
 from .attention import tokens_in, with_attention
+from .ends import Ends
+from .gains import norm_gains
 from .gradients import Backward, backward, with_opening
 from .parameters import flat_gates
 from .rewired import rewired_loss_nats
@@ -99,12 +101,17 @@ class _Watched:
 
 def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
     graph, streams = streams_in(model, inputs)
+    ends = Ends(model, graph)
     return _Watched(
         graph=graph,
         streams=streams,
         stacks=with_attention(graph, streams, measured_stacks(model, graph, streams, as_stacks(streams)), inputs),
         measured=ModelMeasurements(
-            unused_parameters=unused_parameters(model, graph.trace), flat_gates=flat_gates(model, graph.trace)
+            unused_parameters=unused_parameters(model, graph.trace),
+            flat_gates=flat_gates(model, graph.trace),
+            norm_gains=norm_gains(model, graph),
+            tables=ends.tables(),
+            output_matrices=ends.output_matrices(),
         ),
         written=[tensor for tensor, _ in graph.trace.written],
     )

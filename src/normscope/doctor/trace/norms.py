@@ -5,8 +5,8 @@ DyT and Derf, which stand in the place of norms and do not do that, are known by
 
 # N = tokens, D = width
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import isfinite, nan
+from dataclasses import dataclass, replace
+from math import isfinite, nan, prod
 from typing import Literal
 
 import torch
@@ -35,7 +35,8 @@ class NormFunction:
     epsilon: float
     """Added to the mean square; NaN where a small input is kept from growing in another way."""
     size: float
-    """Root mean square of its output: 1, but 1/√D for x / ‖x‖; NaN where its own gain is in it, and of curves."""
+    """Root mean square of its output: 1, but 1/√D for x / ‖x‖, trained gains aside; NaN of torch's layer norm, and of
+    curves."""
     gain: float = 1.0
     """What multiplies a normed value within it: its size, or its own gain's root mean square; 1 where not known."""
     over: tuple[int, ...] = (-1,)
@@ -72,7 +73,11 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
 
 def _own_gain(flow: Flow, value: TracedValue) -> float:
     given = [flow.values[n].tensor for n in value.inputs if not flow.values[n].is_data]
-    return float(given[0].detach().cpu().double().square().mean().sqrt()) if given and not given[0].is_meta else 1.0
+    return _root_mean_square(given[0]) if given and not given[0].is_meta else 1.0
+
+
+def _root_mean_square(vector: Tensor) -> float:
+    return float(vector.detach().cpu().double().square().mean().sqrt())
 
 
 def _before_curve(flow: Flow, value: TracedValue) -> int | None:
@@ -103,13 +108,22 @@ def _tested(flow: Flow, value: TracedValue, source: int) -> NormFunction | None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(of.shape, generator=generator, dtype=torch.float64)
     beside = {n for number in inside for n in flow.values[number].inputs if not flow.values[n].is_data}
-    # On the meta device there are no gains: ones stand for them, as at most models' start.
+    # Ones stand for trained gains: where these differ, as of w · x / ‖x‖, tokens do not come out equally long. On the
+    # meta device there are none of any kind.
     gains = {n: torch.ones(t.shape, dtype=t.dtype) for n in beside if (t := flow.values[n].tensor).is_meta}
+    own = {n: flow.values[n].tensor for n in beside if _is_own_gain(flow.values[n], of.shape[-1])}
+    gains |= {n: torch.ones_like(vector) for n, vector in own.items()}
     x = x.to(of.dtype) if of.is_meta else x.to(of)
     try:
-        return _behaviour(lambda replaced: flow.trace.again({**gains, source: replaced}, value.number), x, source)
+        found = _behaviour(lambda replaced: flow.trace.again({**gains, source: replaced}, value.number), x, source)
     except ValueError:
         return None
+    return replace(found, gain=found.gain * prod(map(_root_mean_square, own.values()))) if found else None
+
+
+def _is_own_gain(value: TracedValue, width: int) -> bool:
+    vector = value.tensor.ndim > 0 and value.tensor.numel() == value.tensor.shape[-1] == width > 1
+    return vector and value.origin == Origin.TRAINABLE and not value.tensor.is_meta
 
 
 def _behaviour(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> NormFunction | None:

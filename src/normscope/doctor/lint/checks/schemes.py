@@ -1,0 +1,213 @@
+"""Which scheme the initial weights follow, and where half of them follow another one, or another depth."""
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from ....placement import named
+from ....placement.printing import ranges
+from ...record import Stack
+from ...result import Severity
+from ..initial_schemes import (
+    USUAL,
+    WIDTH_LAWS,
+    DrawnAlike,
+    WidthLaw,
+    depth_factor,
+    drawn_alike,
+    split_in_two,
+    width_law,
+)
+from ..likes import size_of
+from ..patient import Patient, at_initialisation, initial_weights, listed
+from ..rule import Fault, rule
+
+_LEAST_BLOCKS = 3
+"""With fewer, √(2L) is too near to other factors."""
+_ROUND = (0.5, 0.25, 0.1)
+"""Ratios that somebody may have chosen, and no depth."""
+
+
+@rule(
+    "initial-scheme",
+    Severity.WARNING,
+    title="initial weights by one scheme here and another there",
+    why="GPT-2 divides the weights whose products join the stream by √(2L), so that 2L sums leave it at the size of "
+    "one. Where only some are divided, the others make the stream alone; where all are, or some twice, branches start "
+    "next to closed.",
+    reference="Radford et al. 2019 (GPT-2), section 2.3; github.com/facebookresearch/lingua/issues/39; "
+    "github.com/huggingface/transformers/issues/47458",
+    needs=(initial_weights,),
+)
+def initial_scheme(patient: Patient) -> Iterator[Fault]:
+    """The scheme of every stack, as information, and as a warning where it is half of one."""
+    if not at_initialisation(patient):
+        return
+    for stack in patient.stacks:
+        placement = named(stack.placement) if stack.placement else None
+        # Where the placement has a scheme of its own, another rule compares with it.
+        if stack.blocks > 1 and not (placement and placement.initialisation.startswith("xavier-")):
+            yield from _of_stack(patient, stack)
+
+
+def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
+    groups = drawn_alike(patient, stack)
+    if not groups:
+        return
+    split = [(group, split_in_two(group)) for group in groups if len(group.sizes) > _LEAST_BLOCKS]
+    split = [(group, parts) for group, parts in split if parts[0]]
+    if split:
+        yield from _blocks_apart(stack, split)
+        return
+    inner, outer = ([group for group in groups if group.joins == joins] for joins in (False, True))
+    law = width_law(inner, stack.width)
+    if law is None:
+        yield from _by_purpose(stack, groups)
+        return
+    fault = _misdivided(patient, stack, law, inner, outer) if stack.blocks >= _LEAST_BLOCKS else None
+    yield fault or _told(stack, law, outer)
+
+
+def _blocks_apart(stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int], list[int]]]]) -> Iterator[Fault]:
+    group, (low, high) = split[0]
+    small, large = group.sizes[low[0]], group.sizes[high[0]]
+    depth = abs(large / small / math.sqrt(2 * stack.blocks) - 1) < 0.05
+    yield Fault(
+        where=listed(group.names[place] for place in (low if len(low) <= len(high) else high)),
+        message=f"{group.purpose} start at {small:.3g} in block{'s' * (len(low) > 1)} "
+        f"{ranges([group.blocks[place] for place in low])} and at {large:.3g} in {_blocks(group, high)}"
+        + (f", √(2 · {stack.blocks}) = {math.sqrt(2 * stack.blocks):.3g} times as much" if depth else "")
+        + (f"; so do {len(split) - 1} more purposes" if len(split) > 1 else ""),
+        fix="draw all blocks by one scheme"
+        + (": divide these weights by √(2L) in every block, or in none" if depth else ""),
+    )
+
+
+def _blocks(group: DrawnAlike, places: Sequence[int]) -> str:
+    return f"block{'s' * (len(places) > 1)} {ranges([group.blocks[place] for place in places])}"
+
+
+def _by_purpose(stack: Stack, groups: Sequence[DrawnAlike]) -> Iterator[Fault]:
+    """What no one law explains, each purpose by its own, where every one has a law."""
+    laws = [next((law for law in WIDTH_LAWS if law.fits(group, stack.width)), None) for group in groups]
+    if all(laws):
+        said = {law.title: [g.purpose for g, of in zip(groups, laws, strict=True) if of is law] for law in laws if law}
+        yield Fault(
+            severity=Severity.INFO,
+            where=stack.name,
+            message="initial weights by several schemes: "
+            + "; ".join(f"{', '.join(purposes)} at {title}" for title, purposes in said.items()),
+            fix="nothing, where this is meant, as in torch.nn.MultiheadAttention",
+        )
+
+
+def _misdivided(
+    patient: Patient, stack: Stack, law: WidthLaw, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]
+) -> Fault | None:
+    """Division by depth of one kind of sub-layer, of all weights, twice, or for another depth."""
+    root = math.sqrt(2 * stack.blocks)
+    divided = [group for group in outer if depth_factor(group, law, stack).startswith("√")]
+    whole = [group for group in outer if depth_factor(group, law, stack) == "1"]
+    if divided and whole:
+        return Fault(
+            where=listed(name for group in whole for name in group.names),
+            message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over "
+            f"{depth_factor(divided[0], law, stack)}, and {_purposes(whole)} undivided at {whole[0].size:.3g}: what "
+            f"the latter add makes the stream alone, in all of {stack.blocks} blocks",
+            fix=f"divide both by √(2L) = {root:.3g}, as GPT-2 does, or neither",
+        )
+    twice = [group for group in outer if group.at(law.wanted(group, stack.width)[0] / root**2)]
+    if twice:
+        group = twice[0]
+        return Fault(
+            where=listed(name for one in twice for name in one.names),
+            message=f"{_purposes(twice)} start at {group.size:.3g}, {law.wanted(group, stack.width)[0]:.3g} over "
+            f"{root**2:.3g} = √(2 · {stack.blocks})²: it was divided twice by √(2L)",
+            fix=f"divide once: a deviation of {law.wanted(group, stack.width)[0] / root:.3g}",
+        )
+    # A law that needs no division is the likelier one: He's over √(2 · 3) is torch's default.
+    whole = [] if law in WIDTH_LAWS else whole
+    if whole and len(whole) == len(outer) and (base := _divided_base(patient, stack, inner, outer)):
+        title, size = base
+        return Fault(
+            where=stack.name,
+            message=f"every matrix of the {stack.blocks} blocks starts at {title} over √(2 · {stack.blocks}) = "
+            f"{root:.3g}, those that read the stream too ({inner[0].size:.3g} in place of {size:.3g})",
+            fix=f"divide only the matrices whose products join the stream ({_purposes(outer)}), and draw the others at "
+            f"{size:.3g}",
+        )
+    if len(outer) > 1 and (depth := _other_depth(stack, law, outer)):
+        wanted = law.wanted(outer[0], stack.width)[0]
+        return Fault(
+            where=listed(name for group in outer for name in group.names),
+            message=f"{_purposes(outer)} start at {outer[0].size:.3g}, {wanted:.3g} over √(2 · {depth}): the scheme of "
+            f"{depth} blocks, and here are {stack.blocks} with a sum after each of two sub-layers",
+            fix=f"divide by √(2 · {stack.blocks}) = {root:.3g}: a deviation of {wanted / root:.3g}",
+        )
+    return None
+
+
+def _divided_base(
+    patient: Patient, stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]
+) -> tuple[str, float] | None:
+    """The law of width that all matrices follow once each is multiplied by √(2L), with its size for the first."""
+    root = math.sqrt(2 * stack.blocks)
+    tables = [size_of(p) for p in patient.model.parameters() if p.ndim == 2 and stack.width in p.shape]
+    for law in WIDTH_LAWS:
+        wanted = [(group, law.wanted(group, stack.width)[0]) for group in (*inner, *outer)]
+        size = wanted[0][1]
+        # Any other law than the usual one may be a coincidence, unless another matrix of the model has it undivided.
+        known = size == USUAL or any(abs(table / size - 1) < 0.02 for table in tables)
+        if known and all(group.at(size / root) for group, size in wanted):
+            return law.title, size
+    return None
+
+
+def _other_depth(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> int | None:
+    """The number of blocks for which these weights would be divided by √(2L); None where it is none, or their own."""
+    sums = sum(sublayer.block > 0 and not sublayer.parallel for sublayer in stack.sublayers)
+    known = {depth_factor(group, law, stack) for group in outer} - {f"√{stack.blocks}", ""}
+    if known or sums < 2 * stack.blocks:
+        return None
+    ratio = math.sqrt(fmean(law.ratio(group, stack.width) ** 2 for group in outer))
+    depth = round(1 / (2 * ratio**2))
+    # The mean square of n draws strays by √(2/n); where that is half a block, it tells no depth.
+    strays = 0.01 + 2 * math.sqrt(2 / sum(group.entries * len(group.sizes) for group in outer))
+    exact = 2 <= depth < 0.5 / strays and abs(1 / (2 * ratio**2) / depth - 1) < strays
+    if not exact or any(abs(ratio / one - 1) < 0.01 for one in _ROUND):
+        return None
+    factor = math.sqrt(2 * depth)
+    return depth if all(group.at(law.wanted(group, stack.width)[0] / factor) for group in outer) else None
+
+
+def _told(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> Fault:
+    """The scheme by its name."""
+    divisors = list(dict.fromkeys(depth_factor(group, law, stack) for group in outer))
+    usual = law is WIDTH_LAWS[0]
+    # Where every sum is normed, no stream grows with depth.
+    normed = any(sublayer.formula.sum_is_normed for sublayer in stack.sublayers)
+    if not outer:
+        said = law.title
+    elif divisors == ["1"]:
+        said = f"{'plain, as in BERT: ' if usual else ''}every matrix of the {stack.blocks} blocks at {law.title}"
+        scaled = law.wanted(outer[0], stack.width)[0] / math.sqrt(2 * stack.blocks)
+        said += (
+            f", none divided by depth. GPT-2 would draw {_purposes(outer)} at {scaled:.3g}, over √(2 · {stack.blocks})"
+        )
+    elif len(divisors) == 1 and divisors[0]:
+        name = "GPT-2's" if usual else "scaled by depth"
+        said = f"{name}: {law.title}, and {_purposes(outer)} at {outer[0].size:.3g}, divided by {divisors[0]}"
+    else:
+        said = f"{law.title}, and " + " and ".join(f"{group.purpose} at {group.size:.3g}" for group in outer)
+    return Fault(
+        severity=Severity.INFO,
+        where=stack.name,
+        message=f"initial weights: {said}",
+        fix="nothing; in a deep Pre-LN model dividing by √(2L) keeps the stream at the size of one branch"
+        if divisors == ["1"] and not normed
+        else "nothing",
+    )
+
+
+def _purposes(groups: Sequence[DrawnAlike]) -> str:
+    return " and ".join(dict.fromkeys(group.purpose for group in groups))

@@ -1,0 +1,199 @@
+"""Which scheme a stack's weights were drawn by: a law of width for all matrices, and a law of depth for some.
+
+A law of width gives a matrix's deviation from its fans. A law of depth divides it, for the matrices whose products join
+the stream: by √(2L) in GPT-2, for L blocks of two sub-layers.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..record import Stack
+from .initial_weights import SublayerMatrices, WeightMatrix, matrices_of
+from .patient import Patient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnAlike:
+    """The matrices of one purpose, one or more a block."""
+
+    purpose: str
+    """In words: "attention outputs", say."""
+    joins: bool
+    """Whether its product is what joins the stream."""
+    projects: bool
+    """Whether it makes queries, keys or values."""
+    names: tuple[str, ...]
+    blocks: tuple[int, ...]
+    sizes: tuple[float, ...]
+    """Of each: the root mean square of its entries."""
+    fan_in: int
+    fan_outs: tuple[int, ...]
+    """More than one where they are parts of a packed matrix, which may have been drawn as a whole."""
+    entries: int
+    """Of one of them."""
+
+    @property
+    def size(self) -> float:
+        """Of all of them."""
+        return math.sqrt(math.fsum(size * size for size in self.sizes) / len(self.sizes))
+
+    def near(self, size: float, wanted: float, *, of_all: bool = True) -> bool:
+        """Whether a size is a draw at the wanted deviation: the mean square of n entries strays by √(2/n)."""
+        strays = 4 / math.sqrt(2 * self.entries * (len(self.sizes) if of_all else 1))
+        return wanted > 0 and abs(size / wanted - 1) < 0.02 + strays
+
+    def at(self, wanted: float) -> bool:
+        """Whether each block's is a draw at one deviation."""
+        return all(self.near(size, wanted, of_all=False) for size in self.sizes) and self.near(self.size, wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidthLaw:
+    """A scheme's deviation, as a function of a matrix's fans."""
+
+    title: str
+    deviation: Callable[[int, int, int], float]
+    """Of fan in, fan out and the stream's width."""
+
+    def wanted(self, group: DrawnAlike, width: int) -> list[float]:
+        return [self.deviation(group.fan_in, fan_out, width) for fan_out in group.fan_outs]
+
+    def ratio(self, group: DrawnAlike, width: int) -> float:
+        """A group's size in multiples of the law's."""
+        return group.size / self.wanted(group, width)[0]
+
+    def fits(self, group: DrawnAlike, width: int) -> bool:
+        return any(group.at(wanted) for wanted in self.wanted(group, width))
+
+
+USUAL = 0.02
+WIDTH_LAWS = (
+    WidthLaw(title=f"N(0, {USUAL}²)", deviation=lambda fan_in, fan_out, width: USUAL),
+    WidthLaw(title="1/√(fan in), as T5 and LeCun have it", deviation=lambda fan_in, fan_out, width: fan_in**-0.5),
+    WidthLaw(
+        title="torch's default for nn.Linear, U(±1/√(fan in))",
+        deviation=lambda fan_in, fan_out, width: (3 * fan_in) ** -0.5,
+    ),
+    WidthLaw(
+        title="Glorot's √(2/(fan in + fan out))",
+        deviation=lambda fan_in, fan_out, width: math.sqrt(2 / (fan_in + fan_out)),
+    ),
+    WidthLaw(title="small-init, √(2/(5 · width))", deviation=lambda fan_in, fan_out, width: math.sqrt(0.4 / width)),
+    WidthLaw(title="He's √(2/(fan in))", deviation=lambda fan_in, fan_out, width: math.sqrt(2 / fan_in)),
+)
+"""Those in use, the commonest first."""
+
+
+def drawn_alike(patient: Patient, stack: Stack) -> list[DrawnAlike]:
+    """The stack's matrices by purpose; none where the purpose of half of its sub-layers' is not known."""
+    found: defaultdict[tuple[str, bool, int], list[tuple[int, int, WeightMatrix]]] = defaultdict(list)
+    fans: dict[tuple[str, bool, int], tuple[int, ...]] = {}
+    in_blocks = [sublayer for sublayer in stack.sublayers if sublayer.block > 0]
+    known = 0
+    for sublayer in in_blocks:
+        matrices = matrices_of(patient, sublayer, stack.width)
+        known += matrices is not None
+        for purpose, joins, matrix, outs in _purposes(matrices, sublayer.kind) if matrices else ():
+            # The names say which dimension is which no more than the shapes do, but one of them is the stream's width.
+            entries = matrix.outputs * matrix.inputs
+            other = entries // stack.width
+            key = (purpose, joins, entries)
+            found[key].append((sublayer.block, entries, matrix))
+            fan_in, fan_out = (other, stack.width) if joins else (stack.width, other)
+            fans[key] = (fan_in, *dict.fromkeys((fan_out, fan_out * outs)))
+    if 2 * known <= len(in_blocks):
+        return []
+    return [
+        DrawnAlike(
+            purpose=key[0],
+            joins=key[1],
+            projects=key[0].endswith("projections"),
+            names=tuple(matrix.parameter for _, _, matrix in some),
+            blocks=tuple(block for block, _, _ in some),
+            sizes=tuple(matrix.deviation for _, _, matrix in some),
+            fan_in=fans[key][0],
+            fan_outs=fans[key][1:],
+            entries=key[2],
+        )
+        for key, some in found.items()
+        # Matrices of zeros are branches that start closed.
+        if all(matrix.deviation > 0 for _, _, matrix in some)
+    ]
+
+
+def _purposes(matrices: SublayerMatrices, kind: str) -> Iterator[tuple[str, bool, WeightMatrix, int]]:
+    of = kind.replace("_", "-")
+    for number, matrix in enumerate(matrices.projections):
+        parts = sum(one.parameter == matrix.parameter for one in matrices.projections)
+        yield f"{_ORDINALS[number]} {of} projections", False, matrix, parts
+    for number, matrix in enumerate(matrices.first):
+        yield f"{_ORDINALS[min(number, 3)]} {of} matrices", False, matrix, 1
+    yield f"{of} outputs", True, matrices.last, 1
+
+
+_ORDINALS = ("first", "second", "third", "further")
+
+
+def width_law(inner: Sequence[DrawnAlike], width: int) -> WidthLaw | None:
+    """The law by which the matrices that read the stream were drawn; one deviation for all is one too. None without.
+
+    One of them may be smaller: T5's queries are, by the root of a head's width.
+    """
+    for law in WIDTH_LAWS:
+        if sum(law.fits(group, width) for group in inner) >= max(1, len(inner) - 1) and all(
+            law.fits(group, width) or (law.ratio(group, width) < 1 and group.projects) for group in inner
+        ):
+            return law
+    if not inner:
+        return None
+    size = inner[0].size
+    if all(group.at(size) for group in inner):
+        return WidthLaw(title=f"N(0, {size:.3g}²)", deviation=lambda fan_in, fan_out, width: size)
+    return None
+
+
+def depth_factor(group: DrawnAlike, law: WidthLaw, stack: Stack) -> str:
+    """The law of depth by which a group was drawn, as what the law of width is divided by; "" for none that is known.
+
+    "1" where depth does not divide it.
+    """
+    wanted = law.wanted(group, stack.width)[0]
+    if law.fits(group, stack.width):
+        return "1"
+    for said, factor in _divisors(stack):
+        if group.at(wanted / factor):
+            return said
+    for said, times in (("√(2l)", 2), ("√l", 1)):
+        if all(
+            group.near(size, wanted / math.sqrt(times * block), of_all=False)
+            for size, block in zip(group.sizes, group.blocks, strict=True)
+        ):
+            return said
+    return ""
+
+
+def _divisors(stack: Stack) -> list[tuple[str, float]]:
+    blocks, sublayers = stack.blocks, sum(sublayer.block > 0 for sublayer in stack.sublayers)
+    return [
+        (f"√(2 · {blocks})", math.sqrt(2 * blocks)),
+        (f"√{sublayers}", math.sqrt(sublayers)),
+        (f"√{blocks}", math.sqrt(blocks)),
+    ]
+
+
+def split_in_two(group: DrawnAlike) -> tuple[list[int], list[int]]:
+    """Places of the smaller and the larger ones where a group's sizes are of two kinds, two of each or more; else none.
+
+    Two kinds are each of one size, at least 1.3 times apart, and no law of depth: that has more sizes than two.
+    """
+    order = sorted(range(len(group.sizes)), key=lambda place: group.sizes[place])
+    sizes = [group.sizes[place] for place in order]
+    gap, cut = max(((after / before, n) for n, (before, after) in enumerate(pairwise(sizes), 1)))
+    low, high = order[:cut], order[cut:]
+    alike = all(
+        group.near(group.sizes[one], group.sizes[some[0]], of_all=False) for some in (low, high) for one in some
+    )
+    return (sorted(low), sorted(high)) if gap > 1.3 and alike and min(len(low), len(high)) > 1 else ([], [])

@@ -1,0 +1,158 @@
+"""Errors in schemes of initial weights and in gains of norms, each rebuilt as a small model with its right twin."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from doctor.bugs_values import BLOCKS, Bug, drawn
+from doctor.wired import Model, Stack, pre
+
+Numbers = Callable[[int], float]
+ROOT = math.sqrt(2 * BLOCKS)
+
+
+def scheme(
+    *, inner: float = 0.02, attention: Numbers = lambda block: 1, ffn: Numbers = lambda block: 1
+) -> Callable[[], nn.Module]:
+    """N(0, inner²), with what the outputs of attention and of feed-forwards are divided by, from block to block."""
+
+    def initialise(model: nn.Module) -> None:
+        nn.init.normal_(model.embedding.weight, std=0.02)
+        for number, (attend, feed) in enumerate((block.f for block in model.encoder.blocks), 1):
+            for linear in (attend.query, attend.key, attend.value, feed[0]):
+                nn.init.normal_(linear.weight, std=inner)
+            nn.init.normal_(attend.last.weight, std=inner / attention(number))
+            nn.init.normal_(feed[2].weight, std=inner / ffn(number))
+            for linear in (attend.query, attend.key, attend.value, attend.last, feed[0], feed[2]):
+                nn.init.zeros_(linear.bias)
+
+    return drawn(pre, initialise, final=1)
+
+
+def both(divided: Numbers, inner: float = 0.02) -> Callable[[], nn.Module]:
+    return scheme(inner=inner, attention=divided, ffn=divided)
+
+
+class Rms(nn.Module):
+    """RMSNorm times w, or times 1 + w, before what was normed or after it."""
+
+    def __init__(self, start: float, *, added: float, first: bool, spread: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(start + spread * torch.randn(16))
+        self.added, self.first = added, first
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+        gain = self.weight + self.added if self.added else self.weight
+        return gain * x * scale if self.first else gain * (x * scale)
+
+
+def gains(start: float, *, added: float = 0.0, first: bool = False, spread: float = 0.0) -> Callable[[], nn.Module]:
+    """GPT-2's scheme over norms of that kind. spread: of the parameters about their mean, as training leaves them."""
+
+    def build() -> nn.Module:
+        model = both(lambda block: ROOT)()
+
+        def made() -> Rms:
+            return Rms(start, added=added, first=first, spread=spread)
+
+        for block in model.encoder.blocks:
+            block.norms = nn.ModuleList(made() for _ in block.norms)
+        model.encoder.final_norm = made()
+        return model
+
+    return build
+
+
+def layer_norms_at(gain: float) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        model = Model(lambda: Stack(pre, pre, blocks=BLOCKS, final=1))
+        for norm in model.modules():
+            if isinstance(norm, nn.LayerNorm):
+                nn.init.constant_(norm.weight, gain)
+        return model
+
+    return build
+
+
+GPT_2 = both(lambda block: ROOT)
+
+BUGS: dict[str, Bug] = {
+    # lingua 39: every matrix over √(2L), not only those whose products join the stream.
+    "lingua, all projections over √(2L)": Bug(
+        build=both(lambda block: 1, inner=0.02 / ROOT),
+        rule="initial-scheme",
+        severity="warning",
+        said="every matrix of the 4 blocks starts at N(0, 0.02²) over √(2 · 4) = 2.83, those that read the stream too",
+        right=GPT_2,
+    ),
+    "attention's outputs scaled and the feed-forwards' not": Bug(
+        build=scheme(attention=lambda block: ROOT),
+        rule="initial-scheme",
+        severity="warning",
+        said="N(0, 0.02²) over √(2 · 4), and feed-forward outputs undivided at 0.02",
+        right=both(lambda block: 1),
+    ),
+    "the feed-forwards' outputs scaled and attention's not": Bug(
+        build=scheme(ffn=lambda block: ROOT),
+        rule="initial-scheme",
+        severity="warning",
+        said="and attention outputs undivided at 0.0",
+        right=GPT_2,
+    ),
+    "half of the blocks scaled": Bug(
+        build=both(lambda block: ROOT if block > BLOCKS // 2 else 1),
+        rule="initial-scheme",
+        severity="warning",
+        said="in blocks 3-4 and at 0.0",
+        right=both(lambda block: math.sqrt(2 * block)),
+    ),
+    # An initialiser that runs twice, or a loop over modules whose names contain one another.
+    "scaled twice": Bug(
+        build=both(lambda block: ROOT**2),
+        rule="initial-scheme",
+        severity="warning",
+        said="0.02 over 8 = √(2 · 4)²: it was divided twice",
+        right=GPT_2,
+    ),
+    # A default for 12 blocks left in the initialiser of other depths.
+    "scaled for 6 blocks": Bug(
+        build=both(lambda block: math.sqrt(2 * 6)),
+        rule="initial-scheme",
+        severity="warning",
+        said=": the scheme of 6 blocks, and here are 4",
+        right=GPT_2,
+    ),
+    "all gains at 2": Bug(
+        build=layer_norms_at(2.0),
+        rule="gain-start",
+        severity="warning",
+        said="gains of 9 of 9 norms start at 2, where norms start at 1",
+        right=layer_norms_at(1.0),
+    ),
+    # Gemma's norm filled with ones.
+    "ones in norms that add 1": Bug(
+        build=gains(1.0, added=1.0, first=True),
+        rule="gain-start",
+        severity="warning",
+        said="the parameters start at 1, and the forward pass adds 1",
+        right=gains(0.0, added=1.0, first=True),
+    ),
+    # Gemma's checkpoints in Llama's norms, and Llama's in Gemma's, before converters knew.
+    "Llama's gains in Gemma's norms": Bug(
+        build=gains(1.0, added=1.0, spread=0.1),
+        rule="gain-convention",
+        severity="warning",
+        said="9 of 9 norms have parameters about 1",
+        right=gains(0.0, added=1.0, spread=0.1),
+    ),
+    "Gemma's gains in Llama's norms": Bug(
+        build=gains(0.0, first=True, spread=0.1),
+        rule="gain-convention",
+        severity="warning",
+        said="they were trained for norms that multiply by 1 + w",
+        right=gains(1.0, first=True, spread=0.1),
+    ),
+}
