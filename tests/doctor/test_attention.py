@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from doctor.attending import HEAD, as_t5, drawn, earlier, hiding, model, normed_at, nothing, of, over, scaled, unchanged
-from doctor.wired import VOCABULARY
+from doctor.wired import VOCABULARY, Block, F, Model, Stack, pre
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.diagnosis import Diagnosis
 
@@ -96,6 +96,22 @@ def test_an_encoder_may_look_everywhere_where_no_loss_asks_for_the_next_token():
     assert said(judged(model(hiding(nothing)), None)) == []
     assert judged(model()).measured.predicts_next
     assert not judged(model(), own_token).measured.predicts_next
+
+
+def lost(x: Tensor, f: F, norm: F) -> Tensor:
+    return f(norm(x))
+
+
+@pytest.mark.parametrize("length", [9, 16])
+@pytest.mark.parametrize("places", [(), (1,), (0, 1, 2)])
+def test_cross_attention_without_its_sum(places, length):
+    """Where source and target are as long, the memory has the stream's shape, and is still no way around it."""
+    blocks = [Block((pre, lost if place in places else pre, pre)) for place in range(3)]
+    built = Model(lambda: Stack(pre, pre, final=1), lambda: Stack(blocks=blocks, final=1))
+    found = judged(built, None, (TOKENS, TOKENS.flip(1)[:, :length])).findings
+    assert [(one.id, str(one.severity)) for one in found] == [("lost-residual", "error")] * bool(places)
+    assert all("cross-attention takes the place of the stream" in one.message for one in found)
+    assert all(f": {len(places)} of the sums" in one.message for one in found)
 
 
 class Padded(nn.Module):

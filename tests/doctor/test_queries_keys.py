@@ -57,3 +57,49 @@ def test_how_queries_and_keys_are_normed(rows, severities, said):
     found = list(WIRING["query-key-norms"].check(patient(model(*rows))))
     assert [finding.severity for finding in found] == severities
     assert all(said in finding.message for finding in found)
+
+
+class Apart(nn.Module):
+    """Attention of queries, keys and values that are made from what they are given one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.last = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, of_query: Tensor, of_key: Tensor, of_value: Tensor) -> Tensor:
+        weights = (self.query(of_query) @ self.key(of_key).mT / WIDTH**0.5).softmax(-1)
+        return self.last(weights @ self.value(of_value))
+
+
+class Reading(Block):
+    """A Pre-LN block whose queries, keys and values are made from norm(x), or from x where it is not in `normed`."""
+
+    def __init__(self, normed: str) -> None:
+        super().__init__((pre, pre))
+        self.f[0], self.normed = Apart(), normed
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norms[0](x)
+        x = x + self.f[0](*(y if side in self.normed else x for side in "qkv"))
+        return pre(x, self.f[1], self.norms[1])
+
+
+@pytest.mark.parametrize(
+    ("normed", "told"),
+    [("qkv", ""), ("q", "keys and values are made from the stream"), ("qk", "values are made from the stream")],
+)
+def test_what_queries_keys_and_values_are_made_from(normed, told):
+    built = Model(lambda: Stack(blocks=[Reading(normed) for _ in range(3)], final=1))
+    found = list(WIRING["query-key-norms"].check(patient(built)))
+    assert [str(finding.severity) for finding in found] == ["warning"] * bool(told)
+    assert all(finding.message.startswith(told) and "3 of 3 attentions" in finding.message for finding in found)
+
+
+def test_the_side_is_named_and_norms_of_values_are():
+    """Norms meant for queries and keys that stand on keys and values."""
+    built = model(*[("", "head")] * 3)
+    for block in built.encoder.blocks:
+        block.f[0].sides = ("", "head", "head")
+        block.f[0].norms.append(nn.RMSNorm(WIDTH // HEADS))
+    (finding,) = WIRING["query-key-norms"].check(patient(built))
+    assert "the keys are normed, and the other of the two is not, but the values are: 3 of" in finding.message

@@ -7,6 +7,7 @@ from typing import Literal
 from torch import nn
 
 from ..trace.graph import Graph
+from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Trace
 from .branches import BranchKind
 
@@ -92,12 +93,28 @@ def _cut(
                 and graph.through_weights[source] >> end & 1
                 and graph.values[source].tensor.numel() == graph.values[end].tensor.numel()
                 and not _carries(graph, source, values)
-                and not _goes_around(graph, source, end)
             ):
-                between = graph.between(end, source)
-                attends = any(graph.is_data_product(graph.values[n]) for n in between)
-                return number, "attention" if attends else "feed_forward"
+                # What cross-attention reads beside the stream is another one, and no way around it.
+                crosses = _crosses(graph, source, end)
+                if crosses or not _goes_around(graph, source, end):
+                    between = graph.between(end, source)
+                    attends = any(graph.is_data_product(graph.values[n]) for n in between)
+                    return number, "cross_attention" if crosses else "attention" if attends else "feed_forward"
     return None, None
+
+
+def _crosses(graph: Graph, source: int, end: int) -> bool:
+    """Whether a value is made by attention of queries that are made from a stream's end, to keys that are not."""
+    for number in graph.between(end, source):
+        value = graph.values[number]
+        if not (graph.is_data_product(value) or FUSED in value.op) or value.call is None:
+            continue
+        given = [n for n in value.inputs if graph.values[n].is_data]
+        if len(given) > 1 and graph.depends(given[0], end) and not any(graph.depends(n, end) for n in given[1:]):
+            # Of scores, not of what they weigh, which depends on the queries too.
+            weighs = any(graph.values[n].op in SOFTMAX for n in graph.between(end, given[0]))
+            return not weighs
+    return False
 
 
 def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:

@@ -245,7 +245,9 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
         ordered = [site for site in sites if site[1].sees_later is not None]
         if not ordered:
             continue
-        says = "" if number in memories else _says_next(patient, stack)
+        # What comes before a stack that hides later tokens is read by it, as an encoder is.
+        before = any(not seen.sees_later for later in patient.stacks[number + 1 :] for seen in _ordered(later))
+        says = "" if before or number in memories else _says_next(patient, stack)
         backward = [site for site in ordered if _looks_ahead(site[1])]
         leaking = [site for site in ordered if site[1].sees_later and site not in backward]
         masked = [site for site in ordered if not site[1].sees_later]
@@ -281,6 +283,11 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
                 message=f"{_counted(masked, ordered)} tokens look at no later one, and in the others they do",
                 fix="nothing, where this is meant; else leave out this block's causal mask",
             )
+
+
+def _ordered(stack: Stack) -> list[AttentionMeasurements]:
+    """Those of its attentions that look at tokens in an order."""
+    return [seen for _, seen in _attending(stack) if seen.sees_later is not None]
 
 
 def _says_next(patient: Patient, stack: Stack) -> str:
