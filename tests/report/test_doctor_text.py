@@ -45,19 +45,49 @@ def test_no_line_is_wider_than_the_console(name, width):
     assert max(map(len, lines)) <= width
 
 
-def test_the_verdict_is_the_first_line():
-    starts = {name: printed(build()).splitlines()[0] for name, build in EXAMPLES.items()}
+def test_what_to_do_is_the_first_line_and_the_verdict_the_second():
+    starts = {name: printed(build()).splitlines()[:2] for name, build in EXAMPLES.items()}
+    try_it = "try your learning rate: normscope doctor TARGET --rate 3e-4 --probe 200"
+    compare = "compare the formulas below with what you meant: no registered placement computes them"
     assert starts == {
-        "healthy": "healthy — post-ln, 12 blocks, LayerNorm, no final norm",
-        "broken": "1 error, 1 warning, 1 note — pre-ln, 24 blocks, LayerNorm, no final norm",
-        "encoder-decoder": starts["encoder-decoder"],
-        "streams": "healthy — mhc, 12 blocks, LayerNorm, final norm",
-        "unknown": "1 warning — no registered placement, 2 blocks, no norms",
-        "foreign": "healthy — whether your learning rate 3e-4 is good is unknown",
+        "healthy": ["nothing to do", "healthy — post-ln, 12 blocks, LayerNorm, no final norm"],
+        "broken": [
+            "mend missing-final-norm: add a LayerNorm between the last block and the output projection",
+            "1 error, 1 warning, 1 note — pre-ln, 24 blocks, LayerNorm, no final norm",
+        ],
+        "encoder-decoder": [f"check diluted-sublayers: {DILUTED.fix}", starts["encoder-decoder"][1]],
+        "streams": ["nothing to do", "healthy — mhc, 12 blocks, LayerNorm, final norm"],
+        "unknown": [
+            "check unknown-placement: no registered placement computes a1 < x",
+            "1 warning — no registered placement, 2 blocks, no norms",
+        ],
+        "foreign": [try_it, "healthy — whether your learning rate 3e-4 is good is unknown"],
     }
-    assert starts["encoder-decoder"].startswith(
+    assert starts["encoder-decoder"][1].startswith(
         "2 warnings, 1 note — your learning rate 3e-3 is above the good range, "
     )
+    unnamed = replace(EXAMPLES["unknown"](), findings=())
+    assert printed(unnamed).splitlines()[0] == compare
+
+
+def test_a_model_whose_training_diverged_is_not_called_healthy():
+    file = io.StringIO()
+    Console(file=file, width=80).print(terminal_page(healthy(), first="go back to before update 60"))
+    assert file.getvalue().splitlines()[0].startswith("no error or warning in the model — post-ln")
+    assert "healthy" not in file.getvalue()
+
+
+def test_a_finding_is_seen_where_why_and_fix_in_four_lines_and_whole_among_the_details():
+    found = replace(FINAL_NORM, message="seen " * 40, where="a", fix="mend " * 40)
+    file = io.StringIO()
+    Console(file=file, width=80).print(terminal_page(diagnosis("m", made("a"), findings=(found,)), {found.id: "why"}))
+    text = file.getvalue()
+    first, details = text.split("\ndetails ")
+    (start,) = [i for i, line in enumerate(first.splitlines()) if line.startswith("error ")]
+    lines = first.splitlines()[start : start + 4]
+    assert [line.split()[0] for line in lines] == ["error", "where", "why", "fix"]
+    assert [line.rstrip()[-1] for line in lines] == ["…", "a", "y", "…"]
+    assert details.count("seen") == details.count("mend") == 40
 
 
 def test_the_rate_and_what_matters_come_before_the_evidence():
@@ -66,20 +96,21 @@ def test_the_rate_and_what_matters_come_before_the_evidence():
         "2 warnings",
         "best learning rate",
         "warm-up  ",
-        "diluted-sublayers",
+        "warning diluted-sublayers",
+        "details",
         "token similarity",
         "and 1 note more",
     ]
     assert sorted(order, key=text.index) == order
     alone = printed(diagnosis("m", made("a"), findings=(DILUTED, BETAS)))
-    order = [DILUTED.id, "token similarity", BETAS.id, "1 rule asked"]
+    order = [DILUTED.id, "details", "token similarity", BETAS.id, "1 rule asked"]
     assert sorted(order, key=alone.index) == order
 
 
 def test_two_stacks_three_findings_and_advice_are_one_screen():
     text = printed(encoder_decoder())
-    assert len(text.splitlines()) <= 40
-    assert text.count("fix: ") == 2
+    assert len(text.splitlines()) <= 42
+    assert text.count("  fix ") == 2
     flowing = " ".join(text.split())  # lines may be wrapped
     assert "T5ForConditionalGeneration · 60,506,624 parameters · loss 10.4 nats per token, 10.3 for uni" in flowing
     assert "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed embedding" in text
@@ -118,23 +149,23 @@ def test_findings_that_find_no_room_are_counted():
     many = (FINAL_NORM, *[DILUTED] * 20, *[BETAS] * 9)
     stacks = [made(name, theory=True) for name in ("encoder", "decoder", "third")]
     text = printed(diagnosis("m", *stacks, findings=many, advice=advice()))
-    assert text.count("fix: ") == 2
+    assert text.count("  fix ") == 2
     assert "and 19 warnings, 9 notes more, which --html and --json show" in text
     alone = printed(diagnosis("m", made("encoder"), findings=many))
-    shown = alone.count("fix: ")
+    shown = alone.count("  fix ")
     assert 3 < shown < 30
     assert f"and {21 - shown} warnings, 9 notes more" in alone
-    assert len(alone.splitlines()) <= 40
+    assert len(alone.splitlines()) <= 42
 
 
 def test_long_messages_are_cut_with_an_ellipsis():
     long = replace(FINAL_NORM, message="word " * 200, where="path." * 60, fix="mend " * 200)
     text = printed(diagnosis("m", made("a"), findings=(long,)))
-    (start,) = [i for i, line in enumerate(text.splitlines()) if line.startswith("error ")]
+    start = next(i for i, line in enumerate(text.splitlines()) if line.startswith("error "))
     finding = text.splitlines()[start:]
     finding = finding[: finding.index("")]
-    assert len(finding) == 1 + 3 + 2
-    assert [line.rstrip()[-1] for line in finding] == ["…", "d", "d", "…", "d", "…"]
+    assert len(finding) == 4
+    assert [line.rstrip()[-1] for line in finding] == ["d", "…", "…", "…"]
 
 
 def test_sub_layers_that_are_not_what_the_stack_is():
@@ -169,7 +200,7 @@ def test_any_number_of_blocks_and_stacks(blocks, stacks):
     found = diagnosis("m", *[made(f"stack{i}", blocks=blocks, growth=0.1) for i in range(stacks)])
     text = printed(found)
     assert text.count("token similarity") == stacks
-    assert len(text.splitlines()) <= 40
+    assert len(text.splitlines()) <= 42
     assert f"block {blocks}" in text or (blocks == 1 and "sub-layer 2" in text)
 
 

@@ -306,13 +306,14 @@ def _write(
         return
     if as_json is not None:
         write_text("--json", Path(as_json), text + "\n")
+    from ..doctor.lint.linter import reasons
     from ..doctor.report.text import terminal_page
 
     if history is not None:
         print_history(history, verdict_lines(verdict, columns()))
         typer.echo("\nthe model by itself:" if verdict else "")
     console = standard_output()
-    console.print(terminal_page(diagnosis))
+    console.print(terminal_page(diagnosis, reasons(), verdict[0][1] if verdict else ""))
     for file in (html, as_json):
         if file is not None:
             console.print(f"written: {file}", soft_wrap=True)

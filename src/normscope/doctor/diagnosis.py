@@ -25,9 +25,10 @@ class Diagnosis(Record):
     def __str__(self) -> str:
         """What the terminal shows."""
         from ..report.terminal import plain_text
+        from .lint.linter import reasons
         from .report.text import terminal_page
 
-        return plain_text(terminal_page(self))
+        return plain_text(terminal_page(self, reasons()))
 
     def __repr__(self) -> str:
         from .report.words import headline, summary

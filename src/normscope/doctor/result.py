@@ -44,7 +44,8 @@ class Finding:
     """The id of the rule."""
     severity: Severity
     where: str
-    """Path of a module, a stack or a parameter; "" for the model as a whole. Several: "a, b and 10 more"."""
+    """Path of a module, a stack or a parameter; "" for the model as a whole. Several: "layers.[0–3, 7].mlp" or
+    "a, b and 10 more"."""
     message: str
     """What was seen, with its numbers, and what was expected."""
     fix: str

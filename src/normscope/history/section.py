@@ -117,6 +117,7 @@ def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -
         pictures.append(("steps", picture, caption))
     return HistorySection(
         head=history_head(explanation),
+        first=verdict[0][1] if verdict else "",
         episodes=(
             *(EpisodeWords(head=words, tone=Tone.BAD, rows=tuple(verdict[1:])) for _, words in verdict[:1]),
             *(

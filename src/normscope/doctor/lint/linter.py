@@ -79,6 +79,11 @@ RULES: tuple[Rule, ...] = (
 compute, then the optimiser."""
 
 
+def reasons() -> dict[str, str]:
+    """Why each rule's findings matter, by its id."""
+    return {rule.id: rule.explanation for rule in RULES}
+
+
 def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...]:
     """What the rules find, the worst first, and of equals in the order of `RULES`.
 

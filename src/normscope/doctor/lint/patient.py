@@ -125,10 +125,33 @@ def are_trained(model: nn.Module, loading: Loading | None) -> bool:
 
 
 def listed(names: Iterable[str], shown: int = 3) -> str:
-    """Names for a report, as "a, b, c and 4 more"; each once."""
+    """Names for a report, each once; several that are too many and differ in one number alone are told by a span of
+    it, as "layers.[0–3, 7].mlp", and what is still too much as "a, b, c and 4 more"."""
     several = list(dict.fromkeys(names))
+    if len(several) > shown:
+        several = _spanned(several)
     rest = len(several) - shown
     return ", ".join(several[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _spanned(names: Sequence[str]) -> list[str]:
+    """Names whose first number differs are one, with all of these numbers."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        parts = name.split(".")
+        at = next((at for at, part in enumerate(parts) if part.isdecimal()), len(parts))
+        groups.setdefault((".".join(parts[:at]), ".".join(parts[at + 1 :])), []).append(name)
+    return [
+        found[0] if len(found) == 1 else ".".join(filter(None, [before, f"[{_spans(before, found)}]", after]))
+        for (before, after), found in groups.items()
+    ]
+
+
+def _spans(before: str, names: Sequence[str]) -> str:
+    numbers = sorted(int(name[len(before) :].lstrip(".").split(".")[0]) for name in names)
+    starts = [number for number in numbers if number - 1 not in numbers]
+    ends = [number for number in numbers if number + 1 not in numbers]
+    return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def _joined(path: str, name: str) -> str:

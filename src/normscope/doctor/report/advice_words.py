@@ -79,6 +79,20 @@ def rate_headline(advice: Advice) -> str:
     return said
 
 
+def rate_step(advice: Advice, target: str = "TARGET") -> str:
+    """What to do about the wanted rate, in the imperative; "" where nothing is to be done."""
+    if advice.wanted_rate is None or advice.wanted_place is None or advice.own_warmup == "carries":
+        return ""
+    if _rescued(advice):
+        return f"warm up over {counted(_named(advice), 'update')}"
+    if speaks_against(advice):
+        lower = "" if advice.best_rate is None else f" to {_best(advice)}"
+        return f"lower the learning rate{lower}"
+    if advice.source == "first update" and (_is_doubtful(advice) or advice.wanted_place in ("undecided", "unknown")):
+        return f"try your learning rate: {_command(advice, target)}"
+    return ""
+
+
 def speaks_against(advice: Advice | None) -> bool:
     """Whether the wanted rate is one that nobody should start with as it is; one that is only slow is not."""
     return advice is not None and _is_doubtful(advice) and advice.own_warmup in ("none", "too short")
@@ -116,9 +130,13 @@ def advice_rows(advice: Advice, target: str = "TARGET") -> list[AdviceRow]:
 
 def _probe(advice: Advice, target: str) -> str:
     """The command that tries a warm-up for the wanted rate and, as short trainings do for any model, finds the best."""
-    rate = "" if advice.wanted_rate is None else f" --rate {learning_rate(advice.wanted_rate)}"
     found = "tests it" if advice.best_rate is not None else "tests it, and finds the best rate"
-    return f"normscope doctor {target}{rate} --probe {_PROBE_UPDATES} {found}"
+    return f"{_command(advice, target)} {found}"
+
+
+def _command(advice: Advice, target: str) -> str:
+    rate = "" if advice.wanted_rate is None else f" --rate {learning_rate(advice.wanted_rate)}"
+    return f"normscope doctor {target}{rate} --probe {_PROBE_UPDATES}"
 
 
 def source_words(advice: Advice) -> str:

@@ -20,6 +20,7 @@ from .words import (
     block_span,
     connection_words,
     figures,
+    first_step,
     further_findings,
     headline,
     headline_severity,
@@ -118,6 +119,8 @@ class HistorySection:
     head: str
     episodes: tuple[EpisodeWords, ...]
     pictures: tuple[Picture, ...]
+    first: str = ""
+    """What is to be done, after a loss that did not come back; else ""."""
 
 
 def write_doctor_page(
@@ -140,7 +143,8 @@ def render_doctor(diagnosis: Record, rules: Iterable[RuleText] = (), history: Hi
         "outcome": OUTCOMES.__getitem__,
         "tone": _TONES.__getitem__,
     }
-    verdict, rate = headline(diagnosis)
+    asked = "" if history is None else history.first
+    verdict, rate = headline(diagnosis, diverged=bool(asked))
     explored = {
         _figure(number, name): [panel]
         for number, stack in enumerate(diagnosis.stacks)
@@ -151,7 +155,8 @@ def render_doctor(diagnosis: Record, rules: Iterable[RuleText] = (), history: Hi
         scripted=scripted(panels_explorer(explored), "doctor"),
         verdict=verdict,
         rate_headline=rate,
-        tone=_TONES[headline_severity(diagnosis)],
+        tone=Tone.BAD if asked else _TONES[headline_severity(diagnosis)],
+        first=asked or first_step(diagnosis),
         summary=summary(diagnosis),
         parameters=counted(diagnosis.parameters, "parameter"),
         loss=loss_words(diagnosis.measured),

@@ -1,7 +1,7 @@
-"""A diagnosis on one screen: verdict, learning rate, what matters most, then every stack over depth and the rest."""
+"""A diagnosis on one screen: what to do, verdict, learning rate and what matters most; then details over depth."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -17,7 +17,7 @@ from .depth import DepthRow, depth_rows, finite, places, positive
 from .words import (
     block_span,
     figures,
-    further_findings,
+    first_step,
     headline,
     headline_severity,
     leading_findings,
@@ -100,8 +100,10 @@ def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> 
     return [None if v is None else round((math.log(v) - low + below) / span * (levels - 1)) for v in values]
 
 
-_LINES, _MOST_EXCEPTIONS, _INDENT = 40, 3, 2
-_MESSAGE_LINES, _FIX_LINES = 3, 2
+_LINES, _MOST_EXCEPTIONS, _INDENT = 42, 3, 2
+_FINDING_LINES, _FIRST_LINES = 4, 2
+_FIRST_SCREEN = 22
+"""Lines up to the details, of a terminal of 24 with its prompt; a second finding that does not fit waits below."""
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 _HEALTHY_STYLE = "bold green"
 _SEVERITY_WIDTH = max(map(len, Severity))
@@ -112,36 +114,48 @@ _ASCII: dict[str, str | int | None] = {
 }  # fmt: skip
 
 
-def terminal_page(diagnosis: Record) -> RenderableType:
+def terminal_page(diagnosis: Record, why: Mapping[str, str] | None = None, first: str = "") -> RenderableType:
     """A page of about 40 lines at 100 columns and no wider than the console.
 
     Written in ASCII where the console's encoding is none of Unicode. Findings for which there is no room are counted.
+
+    why: reasons why findings matter, by the rule's id. first: what a training's log asks for before the model, which
+    stands above the page; then the model is not called healthy.
     """
-    return _TerminalPage(diagnosis)
+    return _TerminalPage(diagnosis, why or {}, first)
 
 
 class _TerminalPage:
     """A page that is laid out when it is printed, because only then its console is known."""
 
-    def __init__(self, diagnosis: Record) -> None:
-        self.diagnosis = diagnosis
+    def __init__(self, diagnosis: Record, why: Mapping[str, str], first: str) -> None:
+        self.diagnosis, self.why, self.first = diagnosis, why, first
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from _Layout(self.diagnosis, console, options).parts()
+        yield from _Layout(self, console, options).parts()
 
 
 class _Layout:
-    def __init__(self, diagnosis: Record, console: Console, options: ConsoleOptions) -> None:
-        self.d, self.console, self.options = diagnosis, console, options
+    def __init__(self, page: _TerminalPage, console: Console, options: ConsoleOptions) -> None:
+        self.d, self.why, self.first = page.diagnosis, page.why, page.first
+        self.console, self.options = console, options
         self.ascii, self.width = options.ascii_only, options.max_width
 
     def parts(self) -> Iterator[RenderableType]:
-        above = [self._head(), *self._advice(), *self._leading()]
+        above = [self._head(), *self._advice()]
+        leading = leading_findings(self.d)
+        for number, finding in enumerate(leading):
+            parts = [*([] if number else [Text("")]), self._finding(finding)]
+            if number and sum(map(self._lines, [*above, *parts])) > _FIRST_SCREEN:
+                leading = leading[:number]
+                break
+            above += parts
+        above += [Text(""), self._details()]
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
         below = [*self._rules()]
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))
         yield from above
-        yield from self._further(_LINES - taken)
+        yield from self._further(leading, _LINES - taken)
         yield from below
 
     def _lines(self, part: RenderableType) -> int:
@@ -155,13 +169,16 @@ class _Layout:
 
     def _head(self) -> RenderableType:
         worst = headline_severity(self.d)
-        style = _HEALTHY_STYLE if worst is None else _STYLES[worst]
-        (verdict, rate), what = headline(self.d), summary(self.d)
-        lines = [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
+        style = _HEALTHY_STYLE if worst is None and not self.first else _STYLES[worst or Severity.INFO]
+        (verdict, rate), what = headline(self.d, diverged=bool(self.first)), summary(self.d)
+        lines = [] if self.first else [self._cut(self._say(first_step(self.d), style), _FIRST_LINES, self.width)]
+        lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
+        return Group(*lines, *([self._say(what)] if rate else []))
+
+    def _details(self) -> RenderableType:
         facts = [self.d.target, counted(self.d.parameters, "parameter"), loss_words(self.d.measured)]
         facts += ["trained weights"] if self.d.trained else []
-        lines += [self._say(what)] if rate else []
-        return Group(*lines, self._say(" · ".join(facts), "dim"))
+        return Text.assemble(self._say("details  ", "bold"), self._say(" · ".join(facts), "dim"))
 
     def _stack(self, stack: Stack) -> Iterator[RenderableType]:
         yield Text("")
@@ -185,40 +202,56 @@ class _Layout:
             table = depth_table(stack, self.width - _INDENT, self._say, self.console, self.options)
             yield Padding(table, (0, 0, 0, _INDENT))
 
-    def _leading(self) -> Iterator[RenderableType]:
-        for number, finding in enumerate(leading_findings(self.d)):
-            yield from [] if number else [Text("")]
-            yield self._finding(finding)
-
-    def _further(self, room: int) -> Iterator[RenderableType]:
-        findings = further_findings(self.d)
-        if findings:
+    def _further(self, leading: Sequence[Finding], room: int) -> Iterator[RenderableType]:
+        """What the first screen cut, whole, and then the findings that are not on it."""
+        findings = self.d.findings[len(leading) :]
+        parts = [self._finding(one, whole=True) for one in leading if self._is_cut(one)]
+        whole = len(parts)
+        parts += map(self._finding, findings)
+        if parts:
             yield Text("")
             room -= 2  # this gap, and the line that counts the rest
-        for number, finding in enumerate(findings):
-            part = self._finding(finding)
+        for number, part in enumerate(parts):
             room -= self._lines(part)
-            if room < 0 and (number or leading_findings(self.d)):
-                left = tally(findings[number:])
+            if room >= 0 or not (number or leading):
+                yield part
+            elif number >= whole:
+                left = tally(findings[number - whole :])
                 yield self._say(f"and {left} more, which --html and --json show", "dim")
                 return
-            yield part
 
-    def _finding(self, finding: Finding) -> RenderableType:
+    def _finding(self, finding: Finding, *, whole: bool = False) -> RenderableType:
+        """What was seen, where, why it matters and what to change; in four lines, or whole."""
         severity = finding.severity
-        head = Text.assemble(self._say(finding.id, "bold"), self._say(f"  {finding.where}", "dim"))
         table = Table.grid(padding=(0, 1))
         table.add_column(width=_SEVERITY_WIDTH, no_wrap=True)
         table.add_column(ratio=1)
-        table.add_row(self._say(severity, _STYLES[severity]), self._cut(head, 1))
-        table.add_row("", self._cut(self._say(finding.message), _MESSAGE_LINES))
-        if finding.fix:
-            table.add_row("", self._cut(self._say(f"fix: {finding.fix}", "green"), _FIX_LINES))
+        rows = self._rows(finding)
+        spare = _FINDING_LINES - len(rows)
+        for name, text in rows:
+            needed = len(text.wrap(self.console, self._room))
+            lines = needed if whole else min(needed, 1 + spare)
+            spare -= max(0, lines - 1)
+            table.add_row(self._say(name, _STYLES[severity] if name == severity else "dim"), self._cut(text, lines))
         return table
 
-    def _cut(self, text: Text, lines: int) -> Text:
+    def _rows(self, finding: Finding) -> list[tuple[str, Text]]:
+        seen = Text.assemble(self._say(finding.id, "bold"), self._say(f": {finding.message}"))
+        why = self.why.get(finding.id, "")
+        rows = [("  where", finding.where, "dim"), ("  why", why, "dim"), ("  fix", finding.fix, "green")]
+        return [(finding.severity, seen), *((name, self._say(words, style)) for name, words, style in rows if words)]
+
+    def _is_cut(self, finding: Finding) -> bool:
+        return self._lines(self._finding(finding, whole=True)) > self._lines(self._finding(finding))
+
+    @property
+    def _room(self) -> int:
+        """Columns beside the severity."""
+        return max(10, self.width - _SEVERITY_WIDTH - 1)
+
+    def _cut(self, text: Text, lines: int, width: int = 0) -> Text:
         """The text in at most so many lines, the last with an ellipsis where words are left out."""
-        width = max(10, self.width - _SEVERITY_WIDTH - 1)
+        width = width or self._room
         wrapped = text.wrap(self.console, width)
         if len(wrapped) <= lines:
             return text

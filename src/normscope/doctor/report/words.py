@@ -7,17 +7,37 @@ from itertools import groupby
 from ...report.words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
 from ..record import ModelMeasurements, Stack, StreamConnection, Sublayer
 from ..result import Finding, Health, Record, Severity
-from .advice_words import rate_headline, speaks_against
+from .advice_words import rate_headline, rate_step, speaks_against
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _MOST_LEADING = 2
 
 
-def headline(diagnosis: Record) -> tuple[str, str]:
-    """The verdict, and what to know of the learning rate, "" without advice; no model whose wanted rate is advised
-    against is called healthy."""
+def first_step(diagnosis: Record) -> str:
+    """The one thing to do, in the imperative, or "nothing to do"."""
+    leading = leading_findings(diagnosis)
+    if leading:
+        verb = "mend" if leading[0].severity is Severity.ERROR else "check"
+        return f"{verb} {leading[0].id}: {leading[0].fix or leading[0].message}"
+    if diagnosis.advice is not None and (step := rate_step(diagnosis.advice, diagnosis.asked)):
+        return step
+    if not diagnosis.stacks:
+        return "look at what was run: no residual stream was found in it"
+    if any(not (one.placement or one.scaled_placement) for one in diagnosis.stacks):
+        return "compare the formulas below with what you meant: no registered placement computes them"
+    return "nothing to do"
+
+
+def headline(diagnosis: Record, *, diverged: bool = False) -> tuple[str, str]:
+    """The verdict, and what to know of the learning rate, "" without advice.
+
+    No model is called healthy whose wanted rate is advised against, or whose training `diverged`.
+    """
     advice = diagnosis.advice
-    return verdict_words(diagnosis), "" if advice is None else rate_headline(advice)
+    verdict = verdict_words(diagnosis)
+    if diverged and diagnosis.verdict is Health.HEALTHY:
+        verdict = ", ".join(filter(None, ["no error or warning in the model", tally(diagnosis.findings)]))
+    return verdict, "" if advice is None else rate_headline(advice)
 
 
 def headline_severity(diagnosis: Record) -> Severity | None:
