@@ -174,6 +174,39 @@ def one_zero(model: nn.Module) -> None:
     nn.init.zeros_(model.encoder.blocks[2].f[1][2].bias)
 
 
+def frozen(wanted: Callable[[str], bool]) -> Callable[[nn.Module], None]:
+    """Parameters by name that are not trained."""
+
+    def initialise(model: nn.Module) -> None:
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(not wanted(name))
+
+    return initialise
+
+
+class InBfloat(nn.Module):
+    """A feed-forward whose weights, or whose products alone, are of bfloat16."""
+
+    def __init__(self, inner: nn.Module, *, weights: bool) -> None:
+        super().__init__()
+        self.inner, self.weights = inner.bfloat16() if weights else inner, weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.weights:
+            return self.inner(x.bfloat16()).float()
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.inner(x).float()
+
+
+def in_bfloat(*blocks: int, weights: bool = False) -> Callable[[nn.Module], None]:
+    def initialise(model: nn.Module) -> None:
+        for number in blocks:
+            f = model.encoder.blocks[number].f
+            f[1] = InBfloat(f[1], weights=weights)
+
+    return initialise
+
+
 def one_larger(model: nn.Module) -> None:
     """The matrices of one feed-forward."""
     for linear in (model.encoder.blocks[2].f[1][0], model.encoder.blocks[2].f[1][2]):
@@ -265,6 +298,27 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="every matrix of blocks 3-4 is a copy of that of block 2",
         right=lambda: CopiedLater(copied=False),
+    ),
+    "a block left frozen": Bug(
+        build=drawn(pre, frozen(lambda name: "blocks.2." in name), final=1),
+        rule="frozen-unlike-others",
+        severity="warning",
+        said="block 3 of 4: encoder.blocks.2.f.0.query.weight is frozen (requires_grad is False), and so are 15 more",
+        right=drawn(pre, frozen(lambda name: "blocks" in name), final=1),
+    ),
+    "all norms frozen": Bug(
+        build=drawn(pre, frozen(lambda name: "norm" in name), final=1),
+        rule="frozen-unlike-others",
+        severity="warning",
+        said="18 of 18 gains and shifts of norms are frozen at their initial values",
+        right=drawn(pre, frozen(lambda name: False), final=1),
+    ),
+    "a feed-forward computed in bfloat16": Bug(
+        build=drawn(pre, in_bfloat(1), final=1),
+        rule="precision-unlike-others",
+        severity="warning",
+        said="block 2 of 4: encoder.blocks.1.f.1.inner is computed in bfloat16, while most of its likes",
+        right=drawn(pre, in_bfloat(0, 1, 2, 3), final=1),
     ),
     # One block at std 1 where the others have 0.02: the stream jumps there.
     "a block drawn by another scheme": Bug(

@@ -218,6 +218,27 @@ def test_norms_that_no_group_holds():
     assert check("unused-in-optimizer", patient(model, optimizer=torch.optim.SGD(model.parameters(), 0.1))) == []
 
 
+def test_a_block_that_the_optimiser_treats_otherwise():
+    model = Model(lambda: Stack(pre, pre, blocks=4, final=1))
+    block = list(model.encoder.blocks[2].parameters())
+    inside = set(map(id, block))
+    rest = [p for p in model.parameters() if id(p) not in inside]
+    for groups, said in [
+        ([{"params": rest, "weight_decay": 0.1}], "is in no parameter group"),
+        ([{"params": rest, "weight_decay": 0.1}, {"params": block, "weight_decay": 0}], "is decayed by 0"),
+    ]:
+        (found,) = check("optimizer-unlike-others", patient(model, optimizer=torch.optim.AdamW(groups)))
+        assert found.severity == "warning"
+        assert "block 3 of 4" in found.message
+        assert said in found.message
+        assert "most of its likes in other blocks are decayed by 0.1" in found.message
+    by_shape = [
+        {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
+        {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    assert check("optimizer-unlike-others", patient(model, optimizer=torch.optim.AdamW(by_shape))) == []
+
+
 def test_frozen_norms_need_no_optimiser():
     model = small()
     for name, parameter in model.named_parameters():

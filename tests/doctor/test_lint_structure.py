@@ -4,12 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from doctor.bugs import BUGS, both, scaled_by, weighed
+from doctor import bugs, bugs_blocks
+from doctor.bugs import both, scaled_by, weighed
 from doctor.rules import WIRING
 from doctor.several_streams import SeveralStreams, by_matmul
 from doctor.wired import WIDTH, Model, Stack, patient, post, pre
 from normscope.doctor.lint.patient import Loading, Patient
 from normscope.doctor.result import Finding
+
+BUGS = bugs.BUGS | bugs_blocks.BUGS
 
 
 def found_in(looked_at: Patient) -> list[Finding]:

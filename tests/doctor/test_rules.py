@@ -8,6 +8,7 @@ import pytest
 
 from doctor import (
     bugs,
+    bugs_blocks,
     bugs_skip_path,
     bugs_starts,
     bugs_values,
@@ -24,7 +25,8 @@ from normscope.doctor.lint import checks
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
-REBUILT = {bug.rule for file in (bugs, bugs_values, bugs_skip_path, bugs_starts) for bug in file.BUGS.values()}
+BUG_FILES = (bugs, bugs_blocks, bugs_values, bugs_skip_path, bugs_starts)
+REBUILT = {bug.rule for file in BUG_FILES for bug in file.BUGS.values()}
 """Rules with an error that was made in public, and a twin without it."""
 NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "checkpoint-tensors": test_lint_structure.test_a_post_ln_checkpoint_in_a_pre_ln_model,
@@ -36,6 +38,7 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "nonfinite-gradient": test_lint_signal.test_gradients_that_overflow,
     "saturated-gate": test_lint_signal.test_saturated_gates,
     "weight-decay-on-norms": test_lint_numbers.test_weight_decay_on_norms,
+    "optimizer-unlike-others": test_lint_numbers.test_a_block_that_the_optimiser_treats_otherwise,
     "unused-in-optimizer": test_lint_numbers.test_norms_that_no_group_holds,
     "rate-out-of-range": test_advice.test_an_instance_gives_what_its_name_does_and_its_own_rate_is_the_wanted_one,
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,

@@ -158,6 +158,10 @@ class SublayerMeasurements:
     """False where the loss is known to depend on none of those tensors."""
     shut_by: tuple[str, ...] = field(default=(), metadata=_INNER)
     """Buffers, or "a number in the code", that multiply by 0 what all of it goes through; empty where none does."""
+    skip_stopped: bool = field(default=False, metadata=_INNER)
+    """Whether a `detach` stands on every way that its skip comes from earlier sub-layers."""
+    precision: str = field(default="", metadata=_INNER)
+    """The narrowest dtype that its matrix products are made in, such as float32; "" without any."""
     place: RecordedPlace | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """None where it was not recorded."""
     attention: AttentionMeasurements | None = field(default=None, repr=False, compare=False, metadata=_INNER)
@@ -359,6 +363,12 @@ class ModelMeasurements:
     """Embeddings in the order in which they are looked up."""
     output_matrices: tuple[OutputMatrix, ...] = field(default=(), metadata=_INNER)
     """Of outputs that a parameter makes, in the outputs' order."""
+    added_again: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_INNER)
+    """What is the same for every input, other for every token, and added to a stream several times, as positions may
+    be: the name of what it is read from, "" where it is computed, and the numbers of the sums in the recorded pass."""
+    random_factors: tuple[tuple[str, int], ...] = field(default=(), metadata=_INNER)
+    """Where data is multiplied, or masked, with numbers that a pass in evaluation mode draws: the innermost module that
+    runs, and the number of the product."""
 
 
 def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:

@@ -7,9 +7,9 @@ block. What does neither stands out.
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -162,3 +162,56 @@ def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne]:
         ratios = [(one.measured.gradient_norm or 0.0) / theory for one, theory in likes if theory]
         found += odd_ones([one.name for one, _ in likes], ratios, apart=apart)
     return [one for one in found if one.size]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddState:
+    """A parameter or sub-layer in another state than most of its likes."""
+
+    name: str
+    block: int
+    """Its place among its likes, counted from 1."""
+    state: str
+    usual: str
+    likes: int
+
+
+def odd_states(states: Mapping[str, str]) -> list[OddState]:
+    """The places that are in another state than most of their likes, given in the order of depth; none of two."""
+    if len(states) < 3:
+        return []
+    usual, count = Counter(states.values()).most_common(1)[0]
+    if 2 * count <= len(states):
+        return []
+    return [
+        OddState(name=name, block=place, state=state, usual=usual, likes=len(states))
+        for place, (name, state) in enumerate(states.items(), 1)
+        if state != usual
+    ]
+
+
+def odd_parameters(
+    model: nn.Module, state: Callable[[str, nn.Parameter], str], *, usual: Callable[[Sequence[str]], bool] | None = None
+) -> list[OddState]:
+    """Parameters in another state than the same parameter in most other blocks.
+
+    usual: of the states of likes, in the order of depth, whether that they differ is no wonder.
+    """
+    weights = dict(model.named_parameters())
+    found = []
+    for group in repeated(weights):
+        states = {name: state(name, weights[name]) for name in group}
+        if usual is None or not usual(list(states.values())):
+            found += odd_states(states)
+    return found
+
+
+def odd_precisions(stack: Stack) -> list[OddState]:
+    """Sub-layers that compute in another dtype than those of their kind in most other blocks."""
+    found = []
+    for kind in dict.fromkeys(sublayer.kind for sublayer in stack.sublayers):
+        likes = [one for one in stack.sublayers if one.kind == kind and one.block > 0 and one.measured.precision]
+        states = [one.measured.precision for one in likes]
+        by_block = odd_states({str(place): state for place, state in enumerate(states)})
+        found += [replace(one, name=likes[one.block - 1].name, block=likes[one.block - 1].block) for one in by_block]
+    return found

@@ -17,11 +17,14 @@ from .checks import (
     norms,
     optimizer,
     placements,
+    repeats,
     schemes,
     signal,
+    states,
     streams,
     sums,
     training,
+    way,
 )
 from .patient import Patient
 from .rule import Rule
@@ -29,6 +32,11 @@ from .rule import Rule
 RULES: tuple[Rule, ...] = (
     sums.lost_residual,
     sums.unused_parameters,
+    way.detached_skips,
+    repeats.shared_blocks,
+    repeats.depth_unlike_configuration,
+    way.positions_again,
+    way.random_in_evaluation,
     norms.missing_final_norm,
     norm_uses.double_final_norm,
     norm_uses.shared_norm,
@@ -58,6 +66,8 @@ RULES: tuple[Rule, ...] = (
     likes.uneven_blocks,
     attention.attention_saturated,
     attention.attention_scale,
+    states.frozen_unlike_others,
+    states.precision_unlike_others,
     signal.dead_sublayers,
     signal.nonfinite_gradients,
     streams.amplified_stream,
@@ -72,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     norms.norm_epsilon,
     optimizer.decayed_norms,
     optimizer.unheld_norms,
+    states.optimizer_unlike_others,
     optimizer.clip_hides_rate,
     optimizer.rate_out_of_range,
 )

@@ -14,6 +14,7 @@ from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin
 from .norms import norm_uses, over_features
+from .path import precision, skip_is_stopped
 from .recipe import recipe_of
 from .shut import ShutBranches
 from .sums import LIGHT, BranchSum, Sums, with_gain
@@ -177,6 +178,8 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: Shu
                 reaches_output=bool(outputs),
                 outputs=outputs,
                 shut_by=shut.by(branch, found),
+                skip_stopped=skip_is_stopped(graph, stream, found),
+                precision=str(precision(graph, branch) or "").removeprefix("torch."),
                 place=_place(graph, branch, found),
             )
         )

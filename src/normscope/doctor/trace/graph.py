@@ -127,9 +127,18 @@ class Graph(Flow):
         if value.op in ("add", "sub") and len(args) == 2:
             sign = float(kwargs.get("alpha", 1)) * (-1 if value.op == "sub" else 1)
             return self._sum(args, (Factor(1.0), Factor(sign)))
+        if value.op == "mul" and self._is_dropout(value):
+            return GraphStep("same", (before[0],))
         if value.op in ("mul", "div") and len(args) == 2 and len(before) == 1 and not kwargs:
             return self._scale(value.op, args, before[0])
         return None
+
+    def _is_dropout(self, value: TracedValue) -> bool:
+        """Whether data is multiplied with a mask that the pass drew: in its mean that leaves it as it is."""
+        masks = [self.values[n] for n in value.inputs if not self.values[n].is_data]
+        if len(masks) != 1 or masks[0].op != "div":
+            return False
+        return any(self.values[n].op == "bernoulli" for n in masks[0].inputs)
 
     def _sum(self, args: tuple[Any, ...], factors: tuple[Factor, Factor]) -> GraphStep | None:
         data = [

@@ -163,7 +163,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             origin = self._origins.get(tensor.untyped_storage()._cdata, self._unknown)
             return self._add("leaf", tensor, Origin.CONSTANT if origin == self._unknown and not tensor.ndim else origin)
         if number is not None and number >= storage.newest_write:
-            return number
+            return self._before_detach(number, tensor)
         # Another view of the memory was made or written meanwhile.
         inputs = [n for n in (number if number is not None else storage.numbers[0], storage.newest_write) if n >= 0]
         origin = max(self.values[n].origin for n in inputs)
@@ -172,6 +172,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = self._add("rewritten", tensor, origin, tuple(dict.fromkeys(inputs)), call)
         storage.newest_write = min(storage.newest_write, made)
         return made
+
+    def _before_detach(self, number: int, tensor: Tensor) -> int:
+        """What was detached and what came of it lie in one place, and the tensor itself tells which of them it is."""
+        at, stopped, memory = number, False, tensor.untyped_storage()._cdata
+        while len(self.values[at].inputs) == 1 and self.values[at].tensor.untyped_storage()._cdata == memory:
+            stopped = stopped or self.values[at].op == "detach"
+            (at,) = self.values[at].inputs
+            if stopped and self.values[at].tensor._cdata == tensor._cdata:
+                return at
+        return number
 
     def _keep(self, tensor: Tensor) -> None:
         """Give every value in this tensor's memory a copy of its own, for the memory is about to be written."""

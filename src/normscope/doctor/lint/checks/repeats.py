@@ -1,0 +1,149 @@
+"""Blocks that are one and the same, and blocks that a configuration has and the model has not."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from torch import Tensor, nn
+
+from ....report.words import kind_name
+from ...record import Stack, Sublayer
+from ...result import Severity
+from ..patient import Patient, listed, parameters_by_name
+from ..rule import Fault, rule
+from ..structure import in_blocks
+
+
+@rule(
+    "shared-blocks",
+    Severity.WARNING,
+    title="blocks that are one and the same",
+    why="Blocks of one set of weights cost the time of many and learn what one can. A loop over one layer is a model "
+    "of its own, as the Universal Transformer and ALBERT are; one layer put many times into a list, or called once "
+    "more than the others, is mostly an oversight.",
+    reference="Lan et al. 2020, arXiv:1909.11942, section 3.1, and Dehghani et al. 2019, arXiv:1807.03819, where "
+    "sharing is meant; [layer] * n in Python holds one layer n times",
+)
+def shared_blocks(patient: Patient) -> Iterator[Fault]:
+    """Sub-layers of different blocks that are computed with the same tensors."""
+    weights = parameters_by_name(patient)
+    for stack in patient.stacks:
+        by_blocks: defaultdict[tuple[tuple[int, ...], bool], list[Sublayer]] = defaultdict(list)
+        for likes in _likes(stack):
+            groups = _sharing(likes, weights)
+            # One size for all groups is a scheme: one layer for all, or each for two.
+            evenly = len({len(group) for group in groups}) == 1 and sum(map(len, groups)) == len(likes) > 1
+            for group in groups:
+                if len(group) > 1:
+                    by_blocks[tuple(one.block for one in group), evenly].append(group[0])
+        for (blocks, evenly), firsts in by_blocks.items():
+            listed_twice = _listed_twice(patient.model, [one.name for one in firsts])
+            what = " and ".join(dict.fromkeys(kind_name(one.kind) for one in firsts))
+            one_place = f"{what} of blocks {', '.join(map(str, blocks))} (of {stack.blocks})"
+            how = (
+                f": {listed(listed_twice)} are one module, listed {len(listed_twice)} times"
+                if listed_twice
+                else f": one layer is called {len(blocks)} times"
+            )
+            yield Fault(
+                severity=Severity.INFO if evenly and not listed_twice else Severity.WARNING,
+                where=listed(listed_twice or [one.name for one in firsts]),
+                message=f"{one_place} are computed with the same weights{how}",
+                fix="nothing, where one layer is to be used several times; else build a layer for every block, as "
+                "nn.ModuleList(Layer() for _ in range(n)) does, and call each once",
+            )
+
+
+def _likes(stack: Stack) -> list[list[Sublayer]]:
+    """The sub-layers of blocks, those of one kind together."""
+    kinds = dict.fromkeys(one.kind for one in in_blocks(stack))
+    return [[one for one in in_blocks(stack) if one.kind == kind] for kind in kinds]
+
+
+def _sharing(likes: Sequence[Sublayer], weights: Mapping[str, Tensor]) -> list[list[Sublayer]]:
+    """Sub-layers by what they are computed with, where each has matrices at all."""
+    groups: defaultdict[tuple[int, ...], list[Sublayer]] = defaultdict(list)
+    for one in likes:
+        used = tuple(sorted({weights[name].data_ptr() for name in one.measured.matrices if name in weights}))
+        groups[used].append(one)
+    return [] if () in groups else list(groups.values())
+
+
+def _listed_twice(model: nn.Module, paths: Sequence[str]) -> list[str]:
+    """Names, in one row of modules, of a single one that computes one of the paths, or stands around it."""
+    names: defaultdict[int, list[str]] = defaultdict(list)
+    for name, module in model.named_modules(remove_duplicate=False):
+        if name.rpartition(".")[2].isdigit():
+            names[id(module)].append(name)
+    for path in paths:
+        for same in names.values():
+            row = [name for name in same if name.rpartition(".")[0] == same[0].rpartition(".")[0]]
+            if len(row) > 1 and any(f"{path}.".startswith(f"{name}.") for name in row):
+                return row
+    return []
+
+
+_CONFIGURATIONS = ("config", "cfg", "args", "hparams", "conf")
+_DEPTHS = (
+    "num_hidden_layers",
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "encoder_layers",
+    "num_blocks",
+    "n_blocks",
+    "depth",
+)
+_DEPTHS_OF_DECODERS = ("decoder_layers", "num_decoder_layers", "n_decoder_layers")
+
+
+@rule(
+    "depth-unlike-configuration",
+    Severity.WARNING,
+    title="another number of blocks than the configuration says",
+    why="What is read from a configuration goes with its depth: initial scales such as 1/√(2L), rates, and the names "
+    "in a checkpoint; where a block was lost, they are those of another model.",
+    reference="Radford et al. 2019 (GPT-2), section 2.3, for weights that are scaled by the number of layers",
+)
+def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
+    """Stacks whose row of modules has another length than the configuration beside it names."""
+    for stack in patient.stacks:
+        row = _row(patient.model, stack)
+        if row is None:
+            continue
+        crosses = any(one.kind == "cross_attention" for one in stack.sublayers)
+        found = _configured(patient.model, row, (_DEPTHS_OF_DECODERS if crosses else ()) + _DEPTHS)
+        if found is not None and found[1] != stack.blocks:
+            key, depth = found
+            yield Fault(
+                where=row,
+                message=f"{row} has {stack.blocks} blocks, and the configuration says {key} = {depth}",
+                fix="build as many blocks as the configuration says, or correct it where the model is right",
+            )
+
+
+def _row(model: nn.Module, stack: Stack) -> str | None:
+    """Path of the row of modules that are a stack's blocks one by one; None where no row is."""
+    for likes in _likes(stack):
+        parts = [one.name.split(".") for one in likes]
+        for place in range(min(map(len, parts))):
+            rows = {".".join(path[:place]) for path in parts}
+            numbers = [path[place] for path in parts]
+            if len(rows) == 1 and all(n.isdigit() for n in numbers) and len(set(numbers)) == stack.blocks:
+                (row,) = rows
+                length = sum(name.isdigit() for name, _ in model.get_submodule(row).named_children())
+                return row if length == stack.blocks else None
+    return None
+
+
+def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, int] | None:
+    """The key and number of blocks in the configuration of the innermost module around a row that has one."""
+    parts = row.split(".")
+    for end in range(len(parts), -1, -1):
+        module = model.get_submodule(".".join(parts[:end]))
+        for name in _CONFIGURATIONS:
+            values = getattr(module, name, None)
+            for key in keys:
+                depth = values.get(key) if isinstance(values, Mapping) else getattr(values, key, None)
+                if isinstance(depth, int) and not isinstance(depth, bool):
+                    return key, depth
+    return None
