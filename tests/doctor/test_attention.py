@@ -98,6 +98,14 @@ def test_an_encoder_may_look_everywhere_where_no_loss_asks_for_the_next_token():
     assert not judged(model(), own_token).measured.predicts_next
 
 
+def test_attention_that_is_told_to_look_everywhere_may_have_the_wrong_loss_at_most():
+    built = model(hiding(nothing))
+    for block in built.encoder.blocks:
+        block.f[0].causal = False
+    ((rule, severity, _),) = said(judged(built))
+    assert (rule, severity) == ("attention-mask", "info")
+
+
 def lost(x: Tensor, f: F, norm: F) -> Tensor:
     return f(norm(x))
 

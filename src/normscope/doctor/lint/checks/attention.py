@@ -269,7 +269,8 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
             )
         elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
             yield Fault(
-                severity=Severity.WARNING,
+                # Whoever writes causal=False means it, and has the wrong loss at most.
+                severity=Severity.INFO if _says_both_ways(patient, leaking) else Severity.WARNING,
                 where=_where(leaking),
                 message=f"{_counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what it "
                 "has to predict",
@@ -304,6 +305,12 @@ def _says_next(patient: Patient, stack: Stack) -> str:
     ):
         return f"{name} predicts the next token"
     return ""
+
+
+def _says_both_ways(patient: Patient, sites: Sequence[_Site]) -> bool:
+    """Whether the module of each attention has a flag, causal or is_causal, that is False."""
+    modules = [patient.model.get_submodule(sublayer.name) for sublayer, _ in sites]
+    return all(False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules)
 
 
 def _looks_ahead(seen: AttentionMeasurements) -> bool:
