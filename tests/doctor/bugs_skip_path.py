@@ -180,4 +180,12 @@ BUGS: dict[str, Bug] = {
         said="no registered placement has one here: scale",
         right=buffered(0.5, before=False),
     ),
+    # labmlai 145: DeepNorm's alpha, on the branch.
+    "a factor on the branch that belongs on the skip": Bug(
+        build=drawn(lambda x, f, norm: norm(x + 2 * f(norm(x))), lambda model: None),
+        rule="unknown-wiring",
+        severity="info",
+        said="attention with the factor 2 on the branch",
+        right=drawn(pre, lambda model: None, final=1),
+    ),
 }

@@ -59,6 +59,11 @@ def test_verdicts():
     assert words.verdict_words(encoder_decoder()) == "2 warnings, 1 note"
     note = replace(healthy(), findings=broken().findings[2:])
     assert words.verdict_words(note) == "healthy, 1 note"
+    left_out = AskedRule(id="other", asked=False, reason="it was silenced")
+    some = replace(note, rules=(*healthy().rules, left_out))
+    assert words.verdict_words(some) == f"healthy, 1 note: {len(some.rules) - 1} of {len(some.rules)} rules asked"
+    unknown_wiring = replace(note.findings[0], id="unknown-wiring")
+    assert words.verdict_words(replace(note, findings=(unknown_wiring,))) == "unknown wiring, 1 note"
 
 
 def test_summaries():

@@ -27,11 +27,17 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
+UNKNOWN_WIRING = "unknown-wiring"
+"""The rule that speaks of formulas that no registered placement has."""
+
+
 class Health(StrEnum):
     """The worst severity among the findings, in a word."""
 
     HEALTHY = "healthy"
     """No finding, or notes alone."""
+    UNKNOWN = "unknown wiring"
+    """Notes alone, one of them of a formula that no registered placement has."""
     WARNINGS = "warnings"
     ERRORS = "errors"
 
@@ -69,14 +75,15 @@ def worst_of(findings: Sequence[Finding]) -> Severity | None:
 
 
 def verdict_of(findings: Sequence[Finding]) -> Health:
-    """Errors or warnings where there are any, else healthy."""
+    """Errors or warnings where there are any, else healthy, unless a formula is unknown."""
     match worst_of(findings):
         case Severity.ERROR:
             return Health.ERRORS
         case Severity.WARNING:
             return Health.WARNINGS
         case _:
-            return Health.HEALTHY
+            unknown = any(finding.id == UNKNOWN_WIRING for finding in findings)
+            return Health.UNKNOWN if unknown else Health.HEALTHY
 
 
 RatePlace = Literal["in range", "above", "below", "undecided", "unknown"]

@@ -25,6 +25,7 @@ from .checks import (
     sums,
     training,
     way,
+    wiring,
 )
 from .patient import Patient
 from .rule import Rule
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     streams.streams_left_out,
     streams.weights_drawn_wide,
     placements.wrong_constants,
+    wiring.unknown_wiring,
     initialisation.nonfinite_weights,
     initialisation.unlike_placement,
     initialisation.identical_blocks,

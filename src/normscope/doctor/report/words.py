@@ -90,17 +90,21 @@ def figures(value: float | None, digits: int = 3) -> str:
 
 
 def verdict_words(diagnosis: Record) -> str:
-    """The verdict with how much was found: "1 error, 2 warnings", "healthy", "healthy, 1 note".
+    """The verdict with how much was found: "1 error, 2 warnings", "healthy: 31 of 38 rules asked", "healthy, 1 note".
 
     A model without errors and warnings is not called healthy beside a wanted rate that is advised against.
     """
     found = tally(diagnosis.findings)
-    if diagnosis.verdict is not Health.HEALTHY:
+    if diagnosis.verdict in (Health.WARNINGS, Health.ERRORS):
         return found
     word = "no error or warning" if speaks_against(diagnosis.advice) else "healthy"
     if diagnosis.stacks and all(math.isnan(stack.end_square) for stack in diagnosis.stacks):
         word = "nothing wrong in the structure"  # of weights nothing is known
-    return ", ".join(filter(None, [word, found]))
+    if diagnosis.verdict is Health.UNKNOWN:
+        word = diagnosis.verdict.value
+    asked = sum(rule.asked for rule in diagnosis.rules)
+    left_out = f": {asked} of {counted(len(diagnosis.rules), 'rule')} asked" if asked < len(diagnosis.rules) else ""
+    return ", ".join(filter(None, [word, found])) + left_out
 
 
 def tally(findings: Sequence[Finding]) -> str:
