@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_863,
-    "lines of normscope": 63_036,
+    "lines": 81_971,
+    "lines of normscope": 63_144,
     "files": 570,
     "import lines, %": 7.12,
     "public nouns": 836,

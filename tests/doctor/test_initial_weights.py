@@ -115,7 +115,7 @@ class Torchs(nn.Module):
         return self.inner(self.embedding(tokens))
 
 
-@pytest.mark.parametrize(("drawn_anew", "severities"), [(False, ["info"]), (True, [])])
+@pytest.mark.parametrize(("drawn_anew", "severities"), [(False, ["warning"]), (True, [])])
 def test_torchs_own_stack_of_copies(drawn_anew, severities):
     found = list(RULES["identical-blocks"].check(patient(scrambled(Torchs(drawn_anew=drawn_anew)))))
     assert [f.severity for f in found] == severities

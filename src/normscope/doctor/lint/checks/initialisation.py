@@ -166,7 +166,7 @@ def identical_blocks(patient: Patient) -> Iterator[Fault]:
         all_same = len(groups[0]) == stack.blocks
         yield Fault(
             # Blocks of a trained model may be doubled on purpose, to train a deeper one.
-            severity=Severity.INFO if stock or not at_initialisation(patient) else Severity.WARNING,
+            severity=Severity.WARNING if at_initialisation(patient) else Severity.INFO,
             where=stack.name,
             message=(f"all {stack.blocks} blocks start with the same weights: " if all_same else "")
             + "; ".join(parts)
