@@ -163,7 +163,8 @@ _TWICE = math.log(2)
 
 
 def _short_rise(loss: LoggedSeries) -> list[Episode]:
-    """Of a loss with too few values for a noise: its last two are twice all that it had up to its lowest.
+    """Of a loss with too few values for a noise: its last two are twice all that it had up to its lowest, or its last
+    three twice the lowest and more than halfway back to the highest.
 
     A log of every 500 updates has no more of a training that is given up, and no noise doubles a loss twice.
     """
@@ -171,11 +172,15 @@ def _short_rise(loss: LoggedSeries) -> list[Episode]:
     if not 3 <= len(logs) <= LEAST:
         return []
     low = logs.index(min(logs))
-    highest = max(logs[: low + 1])
-    if low > len(logs) - 3 or min(logs[-2:]) < highest + _TWICE:
+    lowest, highest = logs[low], max(logs[: low + 1])
+    back = max(lowest + _TWICE, (lowest + highest) / 2)
+    if low <= len(logs) - 3 and min(logs[-2:]) >= highest + _TWICE:
+        start = next(at for at in range(low, len(logs)) if logs[at] > highest)
+    elif low <= len(logs) - 4 and min(logs[-3:]) >= back:
+        start = next(at for at in range(low, len(logs)) if logs[at] >= back)
+    else:
         return []
-    start = next(at for at in range(low, len(logs)) if logs[at] > highest)
-    return [_episode(loss, start, None, Level(logs[low], 0.0))]
+    return [_episode(loss, start, None, Level(lowest, 0.0))]
 
 
 def _first(logs: Sequence[float], before: Sequence[Level | None], at: int) -> int:

@@ -13,6 +13,7 @@ from .episodes import Episode, EpisodeKind, episodes
 from .patterns import PATTERNS, Pattern
 from .places import LeadingSublayer, first_place
 from .record import History, LoggedSeries
+from .signs import Sign, signs
 
 UNKNOWN = "unknown"
 OUTPUT = "the output layer"
@@ -25,7 +26,7 @@ class EpisodeReport:
     """One episode, as values that a terminal, a page or a JSON file can show."""
 
     kind: str
-    """spike, rise or plateau."""
+    """spike, rise or plateau; sign, or a note where it is harmless, of what stands beside the loss."""
     onset: int
     end: int | None
     loss_before: float | None
@@ -57,7 +58,7 @@ class Explanation:
         kinds = {one.kind for one in self.episodes}
         if not kinds:
             return None
-        return Severity.INFO if kinds == {EpisodeKind.SPIKE.value} else Severity.WARNING
+        return Severity.INFO if kinds <= {EpisodeKind.SPIKE.value, NOTE} else Severity.WARNING
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; the curve of the loss with them, null where it was not finite."""
@@ -76,8 +77,28 @@ class Explanation:
 def explain(history: History) -> Explanation:
     """Every episode of the history, explained by the first known pattern that fits."""
     found = ((one, _explained(history, one)) for one in episodes(history))
-    kept = (words for one, words in found if not one.needs_cause or words.cause != UNKNOWN)
-    return Explanation(history=history, episodes=tuple(kept))
+    kept = [words for one, words in found if not one.needs_cause or words.cause != UNKNOWN]
+    return Explanation(history=history, episodes=(*kept, *map(_sign, signs(history))))
+
+
+SIGN, NOTE = "sign", "note"
+"""Kinds of what is told beside the loss; a note is harmless."""
+
+
+def _sign(one: Sign) -> EpisodeReport:
+    return EpisodeReport(
+        kind=NOTE if one.harmless else SIGN,
+        onset=one.onset,
+        end=None,
+        loss_before=None,
+        loss_worst=None,
+        cause=one.id,
+        title=one.title,
+        place=one.place,
+        evidence=one.evidence,
+        missing=(),
+        attempt=one.attempt,
+    )
 
 
 def _explained(history: History, episode: Episode) -> EpisodeReport:
@@ -144,7 +165,9 @@ def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
 def history_head(explanation: Explanation) -> str:
     """How many episodes there are, over which updates, and what was read."""
     history, found = explanation.history, explanation.episodes
-    said = counted(len(found), "episode") if found else "no spike and no plateau"
+    beside = sum(one.kind in (SIGN, NOTE) for one in found)
+    said = counted(len(found) - beside, "episode") if len(found) > beside else "no spike and no plateau"
+    said += f", {counted(beside, 'sign')} beside the loss" if beside else ""
     return f"{said} — loss over {counted(history.last_update, 'update')}, {history.source}"
 
 
@@ -193,6 +216,8 @@ def episode_head(one: EpisodeReport) -> str:
     match one.kind:
         case "plateau":
             return f"plateau from update {one.onset:,}: the loss stays at {worst}"
+        case "sign" | "note":
+            return f"{one.kind} at update {one.onset:,}: {one.title}"
         case "spike":
             return f"spike at update {one.onset:,}: {before} to {worst}, back at update {one.end:,}"
         case _:

@@ -11,6 +11,7 @@ from .record import History
 
 UNTUNED_WARMUP = 2_000
 """2 / (1 - β2) updates with Adam's usual β2 of 0.999: the untuned warm-up of Ma and Yarats 2019 (arXiv:1910.04209)."""
+_LASTING = (EpisodeKind.RISE.value, EpisodeKind.PLATEAU.value)
 _RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
 _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
@@ -19,7 +20,7 @@ _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
 
 def lasting(explanation: Explanation) -> EpisodeReport | None:
     """The first rise or plateau; None of a training whose spikes all came back."""
-    return next((one for one in explanation.episodes if one.kind != EpisodeKind.SPIKE.value), None)
+    return next((one for one in explanation.episodes if one.kind in _LASTING), None)
 
 
 def peak_of(history: History) -> tuple[float | None, int | None]:

@@ -13,7 +13,7 @@ from ..report.lines import POINTS, log_scale
 from ..report.svg import HUES, INK, Picture, house_style, inlined, to_svg
 from ..report.words import Tone
 from .episodes import EpisodeKind
-from .explain import Explanation, episode_head, episode_rows, history_head
+from .explain import NOTE, Explanation, episode_head, episode_rows, history_head
 from .record import LoggedSeries
 
 _SIZE_INCHES = (4.6, 3.5)
@@ -123,7 +123,7 @@ def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -
             *(
                 EpisodeWords(
                     head=episode_head(one),
-                    tone=Tone.INFO if one.kind == EpisodeKind.SPIKE else Tone.MIXED,
+                    tone=Tone.INFO if one.kind in (EpisodeKind.SPIKE, NOTE) else Tone.MIXED,
                     rows=tuple(episode_rows(one)),
                 )
                 for one in explanation.episodes

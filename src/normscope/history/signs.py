@@ -1,0 +1,186 @@
+"""What a log shows beside its loss: rates that rise too long, clips that went away, gradients that one place takes."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from ..report.words import counted, learning_rate, percentage, significant
+from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, logarithms
+from .record import History, LoggedSeries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """Something in a log that is no departure of the loss, and that a training should not have by accident."""
+
+    id: str
+    title: str
+    onset: int
+    evidence: tuple[str, ...]
+    attempt: str
+    place: str = ""
+    harmless: bool = False
+    """Whether nothing suffers by what is seen, as far as the log goes."""
+
+
+def signs(history: History) -> Iterator[Sign]:
+    """All of them."""
+    yield from _restarts(history)
+    yield from _endless_rise(history)
+    yield from _clip_gone(history)
+    yield from _one_place(history)
+
+
+_FALLS, _RISES, _LEAST_RESTARTS = 0.2, 0.5, 2
+"""A warm-up starts anew where a rate falls at once to a fifth, and then comes back to half of its highest by steps."""
+
+
+def _restarts(history: History) -> Iterator[Sign]:
+    """A rate that drops at once and rises slowly, again and again. Cosine restarts do the reverse: they jump up."""
+    rates = history.rate.finite()
+    if len(rates.updates) < LEAST_UPDATES:
+        return
+    highest, values = max(rates.values), rates.values
+    drops = [at for at in range(1, len(values)) if values[at - 1] >= _RISES * highest > 0 and _is_drop(values, at)]
+    slow = [at for at, end in pairwise([*drops, len(values)]) if _climbs(values[at:end], _RISES * highest)]
+    if len(slow) < _LEAST_RESTARTS:
+        return
+    updates = [rates.updates[at] for at in slow]
+    apart = int(median([b - a for a, b in pairwise(updates)]))
+    yield Sign(
+        id="warmup-restarts",
+        title="a warm-up that begins again and again",
+        onset=updates[0],
+        evidence=(
+            f"the rate drops from up to {learning_rate(highest)} and rises again {len(updates)} times, about every "
+            f"{counted(apart, 'update')}",
+            _loss_words(history),
+        ),
+        attempt="step the schedule by updates over the whole training, and make it once, not in each epoch; leave it "
+        "where restarts are meant, as in ReLoRA",
+    )
+
+
+def _is_drop(values: tuple[float, ...], at: int) -> bool:
+    return values[at] <= _FALLS * values[at - 1]
+
+
+def _climbs(values: tuple[float, ...], to: float) -> bool:
+    """Whether a rate comes back to `to` over three values at least, each above the one before."""
+    reached = next((at for at, value in enumerate(values) if value >= to), None)
+    return reached is not None and reached >= 3 and all(b > a for a, b in pairwise(values[: reached + 1]))
+
+
+def _endless_rise(history: History) -> Iterator[Sign]:
+    """A rate that has risen in a line up to the last update. Range tests, whose rates grow by factors, are none."""
+    rates = history.rate.finite()
+    if len(rates.updates) < LEAST_UPDATES or rates.values[-1] <= 0:
+        return
+    (first, *_, last), (begin, *_, end) = rates.updates, rates.values
+    line = [begin + (end - begin) * (update - first) / (last - first) for update in rates.updates]
+    if begin > _RISES * end or any(abs(v - w) > 0.05 * end for v, w in zip(rates.values, line, strict=True)):
+        return
+    logs = [value for value in logarithms(history.loss.values) if value < math.inf]
+    learns = len(logs) >= 2 * LEAST and median(logs[:LEAST]) - median(logs[-LEAST:]) >= NEVER_LEARNED
+    yield Sign(
+        id="warmup-never-ends",
+        title="a rate that still rises where the log ends",
+        onset=last,
+        evidence=(
+            f"the rate rises in a line from {learning_rate(begin)} to {learning_rate(end)} at the last update",
+            _loss_words(history),
+        ),
+        attempt="where the training was to end here, count the warm-up in the unit of the schedule's steps: updates, "
+        "not batches, samples or epochs",
+        harmless=learns,
+    )
+
+
+def _loss_words(history: History) -> str:
+    finite = history.loss.finite().values
+    if len(finite) < 2:
+        return "the loss is no number"
+    begin, end = median(finite[:LEAST]), median(finite[-LEAST:])
+    return f"the loss goes from {significant(begin, 3)} to {significant(end, 3)} in all"
+
+
+_SAME, _ABOVE = 1e-3, 1.05
+_MOSTLY = 0.6
+
+
+def _clip_gone(history: History) -> Iterator[Sign]:
+    """Norms that were the same number in most updates, as clipped ones are, and then go beyond it for good."""
+    norms = history.gradient_norm.finite()
+    if len(norms.updates) < LEAST_UPDATES:
+        return
+    ((shown, _),) = Counter(f"{value:.3g}" for value in norms.values).most_common(1)
+    clip = float(shown)
+    pinned = [at for at, value in enumerate(norms.values) if abs(value - clip) <= _SAME * clip]
+    if clip <= 0 or len(pinned) < LEAST or len(pinned) < _MOSTLY * (pinned[-1] - pinned[0] + 1):
+        return
+    before, after = norms.values[: pinned[-1] + 1], norms.values[pinned[-1] + 1 :]
+    over = [at for at, value in enumerate(after) if value > _ABOVE * clip]
+    if max(before) > _ABOVE * clip or len(over) < max(_MOSTLY * len(after), LEAST / 2):
+        return
+    onset = norms.updates[pinned[-1] + 1 + over[0]]
+    times = median(after) / clip
+    yield Sign(
+        id="clip-went-away",
+        title="a clip that most updates had, and that later ones have not",
+        onset=onset,
+        evidence=(
+            f"the gradient's norm was {significant(clip, 3)} in {percentage(len(pinned) / len(before), 0)} of the "
+            f"updates up to {norms.updates[pinned[-1]]:,}, as a clipped one is, and never more",
+            f"from update {onset:,} on it is {significant(times, 2)} times that in the median",
+        ),
+        attempt="clip as before the change (an optimiser that clips by itself takes it away with it), or lower the "
+        f"rate {significant(times, 2)} times where updates grow with the gradient, as SGD's do",
+    )
+
+
+_ALMOST_ALL, _BEFORE = 0.95, 0.5
+OUTSIDE = "outside the sub-layers: embedding or output"
+
+
+def _one_place(history: History) -> Iterator[Sign]:
+    """Gradients of which one place has come to take 95 %, of the squared norm, and half or less at first."""
+    sublayers = {place: one.finite() for place, one in history.of_sublayers("gradient_norm").items()}
+    whole = history.gradient_norm.finite()
+    if len(sublayers) < 2 or not whole:
+        return
+    updates = sorted(set(whole.updates).intersection(*(one.updates for one in sublayers.values())))
+    if len(updates) < LEAST:
+        return
+    shares = {place: [_share(one, whole, update) for update in updates] for place, one in sublayers.items()}
+    shares[OUTSIDE] = [1 - min(1.0, sum(of[at] for of in shares.values())) for at in range(len(updates))]
+    for place, found in shares.items():
+        late = found[-(len(found) // 4) :]
+        if median(found[: len(found) // 4]) > _BEFORE or median(late) < _ALMOST_ALL:
+            continue
+        clip, norm = history.recipe.clip_norm, median(whole.since(updates[-len(late)]).values)
+        clipped = clip is None or norm > clip
+        harmless = history.recipe.divides is True or not clipped
+        why = (
+            "the optimiser divides each entry by its own size, so that the others' updates do not shrink"
+            if history.recipe.divides
+            else "the norm stays below the clip, so that the others' updates do not shrink"
+            if harmless
+            else f"a clip of the whole norm, {significant(norm, 3)} now, shrinks the updates of all others"
+        )
+        yield Sign(
+            id="one-place-takes-gradient",
+            title="a gradient that is nearly all one place's",
+            onset=next(update for update, share in zip(updates, found, strict=True) if share >= _ALMOST_ALL),
+            place=place,
+            evidence=(f"{percentage(median(late), 0)} of the squared norm, {percentage(found[0], 0)} at first", why),
+            attempt="leave it, and watch it" if harmless else "clip by groups, or take a lower rate for this place",
+            harmless=harmless,
+        )
+
+
+def _share(one: LoggedSeries, whole: LoggedSeries, update: int) -> float:
+    norm, part = whole.at(update), one.at(update)
+    return (part / norm) ** 2 if norm and part else 0.0

@@ -1,0 +1,133 @@
+"""Logs with something beside the loss that is not as it was meant, each with its healthy twin."""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from normscope.doctor.result import Severity
+from normscope.history.episodes import episodes
+from normscope.history.explain import explain
+from normscope.history.joined import lasting
+from normscope.history.record import History, LoggedSeries, TrainingRecipe
+from normscope.history.signs import OUTSIDE, Sign, signs
+
+UPDATES = tuple(range(1, 401))
+SGD, ADAM = TrainingRecipe(clip_norm=1.0, divides=False), TrainingRecipe(clip_norm=1.0, divides=True)
+
+
+def falling(update: int) -> float:
+    return 1.5 + 3 * math.exp(-update / 60)
+
+
+def still(update: int) -> float:
+    return 4.5
+
+
+def series(value: Callable[[int], float]) -> LoggedSeries:
+    return LoggedSeries(UPDATES, tuple(value(update) for update in UPDATES))
+
+
+def log(loss: Callable[[int], float] = falling, rate: Callable[[int], float] | None = None) -> History:
+    draw = random.Random(0)
+    noisy = LoggedSeries(UPDATES, tuple(loss(u) * math.exp(draw.gauss(0, 0.01)) for u in UPDATES))
+    return History(source="log", loss=noisy, rate=series(rate) if rate else LoggedSeries())
+
+
+def found(history: History) -> list[tuple[str, int, bool]]:
+    return [(one.id, one.onset, one.harmless) for one in signs(history)]
+
+
+def warm(update: int, over: int, restart: int = 10**9) -> float:
+    return 1e-3 * min(1.0, (update - 1) % restart / over)
+
+
+def test_a_warm_up_in_the_wrong_unit_never_ends() -> None:
+    """4,000 batches where updates were meant: a tenth of the peak at the end."""
+    assert found(log(falling, lambda u: warm(u, 4000))) == [("warmup-never-ends", 400, True)]
+    history = log(still, lambda u: warm(u, 4000))
+    assert found(history) == [("warmup-never-ends", 400, False)]
+    explained = explain(history)
+    assert explained.severity is Severity.WARNING
+    assert lasting(explained) is None
+    assert explain(log(falling, lambda u: warm(u, 4000))).severity is Severity.INFO
+
+
+def test_a_warm_up_that_begins_in_each_epoch_is_dated() -> None:
+    assert found(log(rate=lambda u: warm(u, 40, 100))) == [("warmup-restarts", 101, False)]
+    assert (
+        "rises again 3 times, about every 100 updates" in next(signs(log(rate=lambda u: warm(u, 40, 100)))).evidence[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        lambda u: warm(u, 40),
+        lambda u: 1e-3,
+        lambda u: min(warm(u, 40), 1e-3 * (400 - u) / 360 + 1e-5),
+        lambda u: 1e-3 * (1 + math.cos(math.pi * ((u - 1) % 100) / 100)) / 2,  # warm restarts (SGDR)
+        lambda u: 1e-3 * (1 - abs((u % 100) / 50 - 1)),  # cyclical
+        lambda u: 1e-7 * 1.02**u,  # a range test
+        lambda u: 1e-3 * 0.1 ** (u // 100),  # steps
+    ],
+)
+def test_schedules_that_are_meant_are_left_alone(rate: Callable[[int], float]) -> None:
+    assert found(log(rate=rate)) == []
+
+
+def norms(of: Callable[[int, float], float], seed: int = 1) -> LoggedSeries:
+    draw = random.Random(seed)
+    return LoggedSeries(UPDATES, tuple(of(u, 2 * math.exp(draw.gauss(0, 0.3))) for u in UPDATES))
+
+
+def test_a_clip_that_went_away_with_the_optimiser_is_dated() -> None:
+    swapped = replace(log(), gradient_norm=norms(lambda u, g: min(g, 0.5) if u <= 200 else g))
+    ((name, onset, harmless),) = found(swapped)
+    assert (name, harmless) == ("clip-went-away", False)
+    assert onset == 201
+    for healthy in (
+        norms(lambda u, g: min(g, 0.5)),  # clipped all along
+        norms(lambda u, g: g),  # never
+        norms(lambda u, g: min(g, 0.5) if u <= 200 else g / 20),  # gradients have become small
+    ):
+        assert found(replace(log(), gradient_norm=healthy)) == []
+
+
+def parts(head: Callable[[int], float], recipe: TrainingRecipe) -> History:
+    inner = {f"layers/block_0{block}/attention": {"gradient_norm": series(lambda u: 1.0)} for block in (1, 2)}
+    whole = series(lambda u: math.sqrt(2 + head(u) ** 2))
+    return replace(log(), sublayers=inner, gradient_norm=whole, recipe=recipe)
+
+
+def test_a_gradient_that_is_all_the_heads_is_dated_and_judged() -> None:
+    """The head's share of the squared norm is h² / (2 + h²): 0.95 from h² = 38 on, which u² / 4000 passes at 158."""
+    grows = parts(lambda u: u**2 / 4000, SGD)
+    (sign,) = signs(grows)
+    assert (sign.id, sign.onset, sign.place, sign.harmless) == ("one-place-takes-gradient", 158, OUTSIDE, False)
+    assert [one.harmless for one in signs(replace(grows, recipe=ADAM))] == [True]
+    assert [one.harmless for one in signs(replace(grows, recipe=replace(SGD, clip_norm=math.inf)))] == [True]
+    assert found(parts(lambda u: 1.0, SGD)) == found(parts(lambda u: 20.0, SGD)) == []
+
+
+def test_a_few_values_that_come_halfway_back_are_a_rise() -> None:
+    """10 to 3 and back to 7.5: a log of every 500 updates of a training that diverged to where it began."""
+    updates = tuple(range(500, 4500, 500))
+    diverged = LoggedSeries(updates, (10.0, 6.0, 4.0, 3.0, 3.1, 7.5, 7.6, 7.5))
+    (rise,) = episodes(replace(log(), loss=diverged))
+    assert (rise.kind, rise.onset) == ("rise", 3000)
+    for calm in ((10.0, 6.0, 4.0, 3.0, 3.1, 3.6, 3.3, 3.4), (10.0, 6.0, 4.0, 3.0, 7.5, 3.1, 3.0, 2.9)):
+        assert episodes(replace(log(), loss=LoggedSeries(updates, calm))) == []
+
+
+def test_a_loss_that_was_never_a_number_is_a_rise_from_its_first_update() -> None:
+    (one,) = explain(History(source="log", loss=series(lambda u: math.nan))).episodes
+    assert (one.kind, one.onset, one.loss_before, one.loss_worst) == ("rise", 1, None, None)
+
+
+def test_a_sign_is_told_below_the_loss() -> None:
+    explained = explain(log(still, lambda u: warm(u, 4000)))
+    assert [one.kind for one in explained.episodes][-1] == "sign"
+    assert isinstance(next(signs(explained.history)), Sign)
