@@ -5,13 +5,23 @@ import fcntl
 import os
 import stat
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from normscope.errors import UserError
-from normscope.files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, recover, whole_folder, write_atomically
+from normscope.files import (
+    REPLACED,
+    UNFINISHED,
+    clear_unfinished,
+    disk_errors,
+    recover,
+    resumable_folder,
+    whole_folder,
+    write_atomically,
+)
 from normscope.limits.ours import MARK
 
 
@@ -224,3 +234,15 @@ def test_files_have_the_mode_of_the_umask_whoever_writes_them(tmp_path, umask):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "new/model.safetensors").stat().st_mode) == 0o666 & ~umask
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder in which none can be made is Linux's /proc")
+def test_where_no_folder_can_be_made_the_place_is_told() -> None:
+    out = Path("/proc/normscope-corpus")
+    with pytest.raises(UserError, match="no folder can be made in /proc; choose another place"), whole_folder(out):
+        pass
+    with (
+        pytest.raises(UserError, match="no folder can be made in /proc; choose another place"),
+        resumable_folder(out, lambda left: False, lambda folder: {}),
+    ):
+        pass

@@ -101,7 +101,7 @@ def whole_folder(path: Path, listed: _Listed = nothing_of_ours) -> Iterator[Path
     recover(path, listed=listed)
     make_folders(path.parent)
     temporary = path.with_name(UNFINISHED + path.name)
-    temporary.mkdir()
+    _make_folder(temporary)
     try:
         _mark(temporary)
         # The lock tells a folder being written from one left by a killed process: it ends with its process.
@@ -133,7 +133,7 @@ def resumable_folder(path: Path, of_use: Callable[[Path], bool], listed: _Listed
     recover(path, of_use, listed)
     make_folders(path.parent)
     work = path.with_name(UNFINISHED + path.name)
-    work.mkdir(exist_ok=True)
+    _make_folder(work, exist_ok=True)
     _mark(work)
     lock = _lock(work, path)
     try:
@@ -280,11 +280,15 @@ def make_folders(path: Path) -> None:
     if path.is_dir():
         return
     make_folders(path.parent)
+    _make_folder(path, exist_ok=True)
+    sync(path.parent)
+
+
+def _make_folder(path: Path, *, exist_ok: bool = False) -> None:
     try:
-        path.mkdir(exist_ok=True)
+        path.mkdir(exist_ok=exist_ok)
     except FileNotFoundError as error:  # the folder above is there, and yet none can be made in it
         raise UserError(f"no folder can be made in {path.parent}; choose another place") from error
-    sync(path.parent)
 
 
 def sync(path: Path) -> None:

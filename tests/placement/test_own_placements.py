@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from normscope.model import EncoderDecoder, Layout, ModelConfig
-from normscope.placement import Placement, register
+from normscope.placement import Placement, named, register, registered
 from normscope.placement.operations import mix, unit
 from normscope.placement.printing import formula
 from reference import Equations, ReferenceStack, length
@@ -172,3 +172,22 @@ def test_values_that_no_reader_knows():
         mix("query", ["x"], lambda v: v)
     with pytest.raises(TypeError, match="no reader has registered unit vectors for str"):
         unit("x")
+
+
+@pytest.mark.parametrize(
+    ("join", "message"),
+    [
+        (lambda self, x, sublayer, norm: None, "join returned nothing.*join must return the state"),
+        (lambda self, x, sublayer, norm: torch.relu(x + sublayer(norm(x))), r"TypeError: relu\(\).*join must return"),
+        (lambda self, x, sublayer, norm: (x + sublayer(x)).relu(), "AttributeError: .*'relu'.*join must return"),
+    ],
+)
+def test_a_formula_that_nothing_can_be_made_of(registry, join, message):
+    @register
+    class Nothing(Own):
+        name = title = "own-nothing"
+
+    Nothing.join = join
+    for look in (lambda: named("own-nothing"), registered, lambda: small_stack("own-nothing", "encoder", blocks=1)):
+        with pytest.raises(ValueError, match=f"test_own_placements.py: placement 'own-nothing': .*{message}"):
+            look()

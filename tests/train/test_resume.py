@@ -214,6 +214,15 @@ def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
         folder.checkpoint("best")
 
 
+def test_a_folder_in_the_place_of_a_state_is_told(copy: Path) -> None:
+    file = copy / "checkpoints/step-12/state.json"
+    file.unlink()
+    file.mkdir()
+    assert RunFolder(copy).events()
+    with pytest.raises(UserError, match=r"step-12/state\.json is missing"):
+        run.train_run(tiny(*SHORT), copy)
+
+
 def test_a_run_that_has_lost_its_checkpoints_says_that_it_begins_again(unfinished: Callable[..., Path]) -> None:
     folder = unfinished(6)
     shutil.rmtree(folder / "checkpoints")

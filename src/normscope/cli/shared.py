@@ -143,6 +143,12 @@ def run_imports(files: list[str]) -> None:
 
         for file in files:
             import_file(Path(file))
+        from ..placement import registered
+
+        try:
+            registered()
+        except ValueError as error:
+            raise UserError(str(error)) from error
 
 
 Trust = Annotated[

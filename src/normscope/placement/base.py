@@ -252,6 +252,8 @@ class Placement:
         """One block; override it where the formula reaches across sub-layers."""
         for sublayer in sublayers:
             state = self.join(state, sublayer, sublayer.norm)
+            if state is None:
+                raise TypeError("join returned nothing")
         return state
 
     def join(self, x: State, sublayer: Sublayer, norm: Norms) -> State:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .base import Placement, Site, State, SublayerKind
+from .base import Placement, Site, StackShape, State, SublayerKind
 from .symbol import Symbol, SymbolEnd, SymbolSublayer, symbol_sublayer
 
 
@@ -40,6 +40,33 @@ def read(placement: Placement, kinds: Sequence[SublayerKind] | None = None) -> R
         state = step.after
     placement.finish(named_parts(state, placement), finish)
     return Reading(start=start, blocks=tuple(blocks), finish=finish)
+
+
+def formula_fault(placement: type[Placement]) -> str:
+    """Why no model can be made of the formula, whatever its size; empty where a small stack of it can be read.
+
+    What depends on the size of a stack is left to whoever reads that stack.
+    """
+    decoder = "encoder-only" not in placement.models
+    shape = StackShape(
+        kind="decoder" if decoder else "encoder",
+        width=64,
+        heads=4,
+        encoder_blocks=4 if placement.models != ("decoder-only",) else 0,
+        decoder_blocks=4 if decoder else 0,
+    )
+    try:
+        read(placement(shape))
+    except (AttributeError, NameError, TypeError) as error:
+        said = " ".join(str(error).split())
+        return (
+            f"its formula cannot be read ({type(error).__name__}: {said}); join must return the state after a "
+            "sub-layer, such as norm(x + sublayer(x)), made by Python's operators and normscope.placement.operations "
+            "and by nothing of torch, since x is not always a tensor"
+        )
+    except (ArithmeticError, LookupError, ValueError, NotImplementedError):
+        return ""
+    return ""
 
 
 class Step(NamedTuple):

@@ -6,9 +6,12 @@ import sys
 from typing import ClassVar
 
 from .base import Placement, StackShape
+from .reading import formula_fault
 
 _REGISTRY: dict[str, type[Placement]] = {}
 _STAND_INS: dict[str, type["StandIn"]] = {}
+_READ: set[type[Placement]] = set()
+"""Those of users' own whose formula has been read."""
 
 
 class StandIn(Placement):
@@ -55,24 +58,33 @@ def _source(placement: type[Placement]) -> tuple[str, str]:
 
 
 def registered() -> dict[str, type[Placement]]:
-    """All placements by name, in alphabetical order."""
-    return dict(sorted(_REGISTRY.items()))
+    """All placements by name, in alphabetical order. Raises ValueError for a formula that nothing can be made of."""
+    return {name: _readable(placement) for name, placement in sorted(_REGISTRY.items())}
+
+
+def _readable(placement: type[Placement]) -> type[Placement]:
+    # Not where it is registered: its file may define below what it uses.
+    if placement not in _READ and not placement.__module__.startswith(f"{__package__}.formulas."):
+        if fault := formula_fault(placement):
+            raise ValueError(f"{_source(placement)[0]}: placement {placement.name!r}: {fault}")
+        _READ.add(placement)
+    return placement
 
 
 def named(name: str) -> type[Placement]:
     """The placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are `pre-ln`.
 
-    Raises ValueError naming the nearest known one, if any is near.
+    Raises ValueError naming the nearest known one, if any is near, or as `registered`.
     """
     if name in _REGISTRY:
-        return _REGISTRY[name]
+        return _readable(_REGISTRY[name])
     alike = [known for known in _REGISTRY if _letters(known) == _letters(name)]
     if len(alike) == 1:
-        return _REGISTRY[alike[0]]
+        return _readable(_REGISTRY[alike[0]])
     if name in _STAND_INS:
         return _STAND_INS[name]
     written = name.lower().replace("_", "-").replace(" ", "-")
-    near = difflib.get_close_matches(written, registered(), n=1)
+    near = difflib.get_close_matches(written, _REGISTRY, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     raise ValueError(
         f"unknown placement {name!r}; {meant}`normscope placements` lists all, and --import "

@@ -157,7 +157,9 @@ def metrics_bytes(folder: Path) -> int:
         state = existing(folder)[-1].state()
         # A run that goes on beyond its former end has dropped what it did there.
         return int((state["before_end"] or state)["metrics_bytes"])
-    except (IndexError, FileNotFoundError, UserError, KeyError, TypeError, ValueError):
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UserError):
+        return 0
+    except (IndexError, KeyError, TypeError, ValueError):
         return 0
 
 
