@@ -55,6 +55,7 @@ def test_help_fits_eighty_columns_cuts_nothing_and_has_an_example_that_parses(
     text = help_of(path, monkeypatch, capsys)
     assert [line for line in text.splitlines() if len(line) > 80] == []
     assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
+    assert "[default: (" not in text
     assert "manual's page on" not in text, "a wheel has no manual"
     if hasattr(command_of(path), "commands") and path not in ((), ("placements",), ("study",)):
         return

@@ -38,13 +38,17 @@ def evaluate(
     language: Annotated[str, typer.Option(help="Of --text: whose sentences are told apart in a paragraph.")] = "en",
     beam: Annotated[
         int | None,
-        typer.Option(help="Number of hypotheses that the search keeps; 1 is greedy search.", show_default="5"),
+        typer.Option(
+            help="Number of hypotheses that the search keeps; 1 is greedy search; 5 where it is not given.",
+            show_default=False,
+        ),
     ] = None,
     length_penalty: Annotated[
         float | None,
         typer.Option(
-            help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted.",
-            show_default="1.0",
+            help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted; "
+            "1 where it is not given.",
+            show_default=False,
         ),
     ] = None,
     which: CheckpointOption = "best",
@@ -113,7 +117,10 @@ def generate(
         float, typer.Option(help="Logits are divided by it; 0 takes the likeliest token every time.")
     ] = 1.0,
     top_k: Annotated[
-        int | None, typer.Option(help="Draw from so many of the likeliest tokens.", show_default="all")
+        int | None,
+        typer.Option(
+            help="Draw from so many of the likeliest tokens; from all where it is not given.", show_default=False
+        ),
     ] = None,
     top_p: Annotated[
         float, typer.Option(help="Draw from the likeliest tokens that together have this probability.")
