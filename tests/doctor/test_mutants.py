@@ -1,0 +1,64 @@
+"""Faults of known kinds in healthy models: what the doctor finds of them, by block, and that their twins are silent."""
+
+import pytest
+
+from doctor.mutant_bases import BASES
+from doctor.mutants import KINDS, diagnosed, drawn, names, outcome
+from normscope.doctor.result import Finding, Severity
+
+NOT_YET = frozenset(
+    {
+        "final norm: doubled",
+        "block: Sandwich",
+        "block: skip from the normed x",
+        "block: feed-forward's residual is the block's input",
+        "block: parallel",
+        "block: branch subtracted",
+        "block: feed-forward before attention",
+        "scale: half of the sum in all",
+        "scale: α on the branch",
+        "weights: all 0.5",
+        "weights: all gains 2",
+        "weights: positions of N(0, 1)",
+        "norm: ε of 1e-2",
+        "norm: a gain 0",
+        "norm: gains 0",
+        "norm: over the sequence",
+        "norm: over the batch",
+        "norm: over tokens and features",
+        "norm: the embedding's gone",
+        "attention: no 1/√d",
+        "attention: times √d",
+        "attention: saturated",
+        "attention: softmax over queries",
+        "attention: softmax over the batch",
+        "optimiser: decay on norms",
+        "mask: causal one missing",
+        "mask: missing in a block",
+        "mask: inverted",
+        "mask: padding inverted",
+    }
+)
+"""Kinds that are not found above information, with their block, in every base."""
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_bases_are_healthy(base):
+    assert [one for one in diagnosed(drawn(base)) if one.severity != "info"] == []
+
+
+@pytest.mark.sampled(one_in=12)
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NOT_YET])
+def test_a_mutant_is_found_with_its_block(kind, base):
+    said = outcome(kind, base)
+    assert said == "n/a" or said.startswith("found: "), said
+
+
+def test_a_block_is_named_by_its_number_or_its_path():
+    def finding(where: str, message: str) -> Finding:
+        return Finding(id="", severity=Severity.WARNING, where=where, message=message, fix="")
+
+    assert names(finding("model.layers.2.mlp", ""), 2)
+    assert names(finding("", "blocks 1-3: x"), 2)
+    assert not names(finding("model.layers.12.mlp", "block 4"), 2)
