@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import normscope
-from doctor.wired import VOCABULARY, WIDTH, Block, Model, Stack, pre, tokens
+from doctor.wired import VOCABULARY, WIDTH, Block, Model, Stack, post, pre, tokens
 from normscope.doctor.diagnosis import Diagnosis
 
 
@@ -201,3 +201,118 @@ def test_a_cross_entropy_is(smoothing, normalised):
     found = seen(nn.Sequential(model, nn.LogSoftmax(-1)) if normalised else model, x, loss=loss)
     assert found.measured.classes == 24
     assert "loss-far-from-chance" in said(found)
+
+
+class Convolving(nn.Module):
+    """x + conv(x) on images, and no norm at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(WIDTH, WIDTH, 3, padding=1) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(torch.relu(self.first(x)))
+
+
+def test_convolutions_without_norms_are_no_placement_with_norms():
+    torch.manual_seed(0)
+    found = seen(nn.Sequential(*(Convolving() for _ in range(3))), torch.randn(2, WIDTH, 6, 6))
+    assert {sublayer.placement for stack in found.stacks for sublayer in stack.sublayers} == {""}
+    assert "no-norm" in {finding.id for finding in found.findings}
+
+
+class Latents(nn.Module):
+    """Learnt rows that read the input by cross-attention first, as Perceiver's, and then go through blocks."""
+
+    def __init__(self, learnt: bool) -> None:
+        super().__init__()
+        self.rows, self.learnt = nn.Parameter(torch.randn(6, WIDTH)), learnt
+        self.blocks, self.last = Stack(pre, pre, blocks=4, final=1), nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, x: Tensor) -> Tensor:
+        attention, feed_forward = self.blocks.blocks[0].f
+        norms = self.blocks.blocks[0].norms
+        rows = self.rows.expand(len(x), -1, -1)
+        read = attention(norms[0](rows), x)
+        x = rows + read if self.learnt else attention(norms[0](x))
+        x = x + feed_forward(norms[1](x))
+        for block in self.blocks.blocks[1:]:
+            x = block(x)
+        return self.last(self.blocks.final_norm(x))
+
+
+@pytest.mark.parametrize("learnt", [True, False])
+def test_a_first_sum_with_learnt_rows_is_not_lost(learnt):
+    torch.manual_seed(0)
+    errors = [f.id for f in seen(Latents(learnt), torch.randn(2, 6, WIDTH)).findings if f.severity == "error"]
+    assert errors == ([] if learnt else ["lost-residual"])
+
+
+class Around(nn.Module):
+    """A block, a deep stack over every other token, and a block on what both give, as CANINE's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = (Stack(post, post, blocks=1) for _ in range(2))
+        self.deep, self.both = Stack(post, post, blocks=3), nn.Linear(2 * WIDTH, WIDTH)
+        self.down, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, VOCABULARY)
+        self.norm = nn.LayerNorm(WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        deep = self.deep(self.norm(self.down(x[:, ::2]))).repeat_interleave(2, 1)
+        return self.head(self.last(self.norm(self.both(torch.cat([x, deep], -1)))))
+
+
+def test_a_stack_between_two_others_is_no_lost_sum():
+    torch.manual_seed(0)
+    found = seen(Around(), torch.randn(2, 6, WIDTH))
+    assert len(found.stacks) == 3
+    assert said(found) == []
+
+
+class Stages(nn.Module):
+    """Pre-LN at two resolutions, with a matrix between; the last alone ends in a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fine, self.coarse = Stack(pre, pre, blocks=2), Stack(pre, pre, blocks=2, final=1)
+        self.merge, self.head = nn.Linear(2 * WIDTH, WIDTH), nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.coarse(self.merge(self.fine(x).unflatten(1, (-1, 2)).flatten(2))))
+
+
+def test_a_stage_that_hands_on_to_the_next_needs_no_final_norm():
+    torch.manual_seed(0)
+    found = seen(Stages(), torch.randn(2, 6, WIDTH))
+    assert [stack.placement for stack in found.stacks] == ["pre-ln", "pre-ln"]
+    assert said(found) == []
+
+
+class ByEinsum(nn.Module):
+    """Static hyper-connections on one tensor whose streams begin as views of one embedding (Zhu et al. 2024)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.start = Stack(pre, pre, blocks=3, final=1), nn.Embedding(VOCABULARY, WIDTH)
+        self.mix = nn.ParameterList(torch.eye(3) + 0.1 * torch.rand(3, 3) for _ in range(6))
+        self.write = nn.ParameterList(1 + torch.rand(3) for _ in range(6))
+        self.last = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        streams = self.start(ids).unsqueeze(2).expand(-1, -1, 3, -1)
+        weights = zip(self.mix, self.write, strict=True)
+        for block in self.blocks.blocks:
+            for f, norm in zip(block.f, block.norms, strict=True):
+                mix, write = next(weights)
+                read = torch.einsum("n,btnd->btd", mix[0], streams)
+                streams = torch.einsum("mn,btnd->btmd", mix, streams) + write[:, None] * f(norm(read)).unsqueeze(2)
+        return self.last(self.blocks.final_norm(streams.sum(2)))
+
+
+def test_streams_that_begin_as_views_of_one_value_are_joined_by_the_first_sum_too():
+    torch.manual_seed(0)
+    found = seen(ByEinsum(), torch.randint(VOCABULARY, (2, 5)))
+    assert [(stack.streams, len(stack.sublayers)) for stack in found.stacks] == [(3, 6)]
+    assert [finding.id for finding in found.findings if finding.severity == "error"] == []

@@ -257,6 +257,10 @@ class Stack:
     """Number of an earlier stack of the same shape that its source is computed from, by weights and without a sum."""
     cut_by: BranchKind | None = None
     """What computes its source there: attention, or feed_forward for all that does not mix positions."""
+    feeds_later: bool = field(default=False, metadata=_INNER)
+    """Whether a later stack's source is computed from its end, as from stage to stage of a hierarchical model."""
+    starts_from_given: bool = field(default=False, metadata=_INNER)
+    """Whether its source is first added to rows that are no data, such as learnt queries."""
     # NaN, which equals nothing, must not make two unmeasured stacks unequal.
     source_square: float = field(default=math.nan, compare=False)
     """E‖x_0‖²/d of what enters the first sub-layer of the first block."""

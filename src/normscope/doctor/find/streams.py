@@ -1,7 +1,7 @@
 """The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import permutations, takewhile
 from operator import or_
@@ -83,6 +83,9 @@ def find_streams(graph: Graph) -> list[Stream]:
             sources=stream.sources,
             memories=[(value, branch.output) for branch in stream.branches for value in branch.memory],
         )
+        later = reduce(or_, (other.sources for other in streams[number:]), 0)
+        feeds = any(graph.depends(source, stream.last) for source in bits(later))
+        stream.around = replace(stream.around, feeds_later=feeds)
     return streams
 
 

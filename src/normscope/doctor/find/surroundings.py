@@ -10,6 +10,7 @@ from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Trace
 from .branches import BranchKind
+from .refined import bits
 
 _Reader = Literal["norm", "weights", "output"]
 
@@ -22,6 +23,8 @@ class Surroundings:
     memory_normed: bool = True
     continues: int | None = None
     cut_by: BranchKind | None = None
+    feeds_later: bool = False
+    starts_from_given: bool = False
 
 
 def surroundings(
@@ -42,7 +45,23 @@ def surroundings(
         ),
         continues=continues,
         cut_by=cut_by,
+        starts_from_given=any(_joins_given(graph, n) for n in bits(sources)),
     )
+
+
+def _joins_given(graph: Graph, source: int) -> bool:
+    """Whether a source is first added to rows that are no data, such as learnt queries: that sum is a residual one."""
+    todo = [source]
+    while todo:
+        for consumer in graph.consumers[todo.pop()]:
+            value, step = graph.values[consumer], graph.step(consumer)
+            if step is None or step.kind != "same":
+                continue
+            given = [graph.values[n].tensor for n in value.inputs if not graph.values[n].is_data]
+            if any(one.ndim > 1 and one.shape[-2:] == value.shape[-2:] for one in given):
+                return True
+            todo.append(consumer)
+    return False
 
 
 def _is_normed(graph: Graph, number: int) -> bool:
@@ -94,10 +113,13 @@ def _cut(
                 and graph.values[source].tensor.numel() == graph.values[end].tensor.numel()
                 and not _carries(graph, source, values)
             ):
+                between = graph.between(end, source)
+                if any(other >> n & 1 for other in values[number + 1 :] for n in between):
+                    # What lies between is no sub-layer, but a stack of its own.
+                    continue
                 # What cross-attention reads beside the stream is another one, and no way around it.
                 crosses = _crosses(graph, source, end)
                 if crosses or not _goes_around(graph, source, end):
-                    between = graph.between(end, source)
                     attends = any(graph.is_data_product(graph.values[n]) for n in between)
                     return number, "cross_attention" if crosses else "attention" if attends else "feed_forward"
     return None, None

@@ -92,6 +92,8 @@ class Candidate:
     """Whether a norm stands at the end that the blocks do not have."""
     doubly_stochastic: bool
     """Whether it mixes streams by a matrix whose rows and columns sum to 1."""
+    has_norms: bool
+    """Whether it has any norm, on the stream, after it or within a branch."""
     one_norm: bool | None
     """Whether branches side by side read one norm, or one each; None where none stand side by side."""
 
@@ -128,6 +130,7 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) ->
         whole=whole,
         final_norm=several or not matches(whole[-1], without[-1]),
         doubly_stochastic=any(t.factor and t.factor.doubly_stochastic for t in ordered(whole[-1].end)),
+        has_norms=any(term.kind == "norm" or term.inside for term in ordered(whole[-1].end)),
         one_norm=_one_norm(without),
     )
 

@@ -110,6 +110,11 @@ class StreamFormula:
     def last(self) -> Segment:
         return self.segments[-1]
 
+    @property
+    def norms_inside(self) -> bool:
+        """Whether any branch has norms within it."""
+        return any(branch.inside for branch in self.branches.values())
+
     @cached_property
     def ends_as_before(self) -> bool:
         """Whether the last segment is as an earlier one, so that a norm at its end belongs to the block."""
@@ -150,6 +155,9 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list
     found = []
     kinds_of = tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)
     for each in candidates(shape, kinds_of):
+        # Of a stack without any norm, a placement with norms has a part by chance, as HybridNorm x + F(x).
+        if not observed.norm and not observed.norms_inside and each.has_norms:
+            continue
         if observed.lanes:
             expected = lane_blocks(each.placement, shape, kinds_of, observed.streams)  # type: ignore[arg-type]
             fit = _fit_of_lanes(observed, each, expected, comparisons)

@@ -116,6 +116,8 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
         memory_normed=stream.around.memory_normed,
         continues=stream.around.continues,
         cut_by=stream.around.cut_by,
+        feeds_later=stream.around.feeds_later,
+        starts_from_given=stream.around.starts_from_given,
         streams=stream.streams,
         streams_start_equal=stream.start_equal,
     )

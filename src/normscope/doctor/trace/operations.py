@@ -159,7 +159,9 @@ class Trace:
             tensor = known.get(argument.number, self.values[argument.number].tensor)
             return tensor.clone() if writes else tensor
 
-        result = call.function(*mapped(filled, call.args), **mapped(filled, call.kwargs))
+        # Other values may lie in memory in another order, in which a view is none.
+        function = torch.ops.aten.reshape.default if call.function is torch.ops.aten.view.default else call.function
+        result = function(*mapped(filled, call.args), **mapped(filled, call.kwargs))
         return result if isinstance(result, Tensor) else tree_leaves(result)[call.output]
 
 

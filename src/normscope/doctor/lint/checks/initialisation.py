@@ -13,7 +13,7 @@ from ...result import Severity
 from ..initial_weights import MatrixGain, MatrixRole, typical, weighed
 from ..patient import Patient, at_initialisation, initial_weights, listed, parameters_by_name
 from ..rule import Fault, rule
-from ..structure import shape_of
+from ..structure import shape_of, wanted
 
 
 @rule(
@@ -94,7 +94,11 @@ def unlike_placement(patient: Patient) -> Iterator[Fault]:
     for number, stack in enumerate(patient.stacks):
         placement = named(stack.placement) if stack.placement else None
         defined = placement is not None and shape_of(patient.stacks, number).model in placement.models
-        if placement is not None and defined and placement.initialisation.startswith("xavier-"):
+        if placement is None or not defined or not placement.initialisation.startswith("xavier-"):
+            continue
+        # A sum without norms beside others with them is none of a placement that has no norms at all.
+        formula = wanted(patient, number)
+        if formula is None or formula.has_norms or not stack.norm:
             yield from _unlike(patient, number, placement)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ...find.terms import ordered
-from ...identify.candidates import Candidate
 from ...record import Sublayer
 from ...result import Severity
 from ..patient import BranchSite, Patient, branch_names, listed
@@ -44,6 +42,8 @@ def missing_final_norm(patient: Patient) -> Iterator[Fault]:
         rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
         # A single block beside a deeper stack is a head or a reader of it.
         beside = stack.blocks == 1 and any(other.blocks > 1 for other in patient.stacks)
+        # What hands on to another stack, as stages and skips that are put side by side do, is no end of the model.
+        beside = beside or stack.feeds_later
         yield Fault(
             severity=Severity.INFO if beside else Severity.WARNING,
             where=stack.name,
@@ -98,7 +98,7 @@ def no_norm(patient: Patient) -> Iterator[Fault]:
             continue
         formula = wanted(patient, number)
         unsure = any(sublayer.placement and sublayer.confidence == "unsure" for sublayer in stack.sublayers)
-        if formula is not None and not unsure and not _has_norms(formula):
+        if formula is not None and not unsure and not formula.has_norms:
             continue
         share = sum(sublayer.measured.share for sublayer in stack.sublayers)
         growth = stack.end_square / stack.source_square if stack.source_square else float("inf")
@@ -110,10 +110,6 @@ def no_norm(patient: Patient) -> Iterator[Fault]:
             f"square grows {growth:.3g}-fold over the stack" + (", its branches starting closed" if closed else ""),
             fix="add norms, or choose a placement and an initialisation made to go without: ReZero, T-Fixup",
         )
-
-
-def _has_norms(formula: Candidate) -> bool:
-    return any(term.kind == "norm" or term.inside for term in ordered(formula.whole[-1].end))
 
 
 _SIDES = 2

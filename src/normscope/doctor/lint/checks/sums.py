@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ...find.branches import BranchKind
 from ...record import Stack
 from ...result import Severity
 from ..patient import Patient, listed, norm_parameters, parameters_by_name
@@ -41,7 +42,7 @@ def _cut(patient: Patient) -> Iterator[Fault]:
             continue
         before, after = in_blocks(patient.stacks[stack.continues]), in_blocks(stack)
         # A network between two stacks that ends neither of their blocks early may be meant: a projection, an adapter.
-        if before and after and (stack.cut_by == "attention" or before[-1].kind != "feed_forward"):
+        if before and after and _ends_early(before[-1].kind, stack.cut_by, after[0].kind):
             places.append((stack.cut_by.replace("_", "-"), before[-1].name, after[0].name))
     if places:
         kinds = " and ".join(dict.fromkeys(kind for kind, _, _ in places))
@@ -52,6 +53,13 @@ def _cut(patient: Patient) -> Iterator[Fault]:
             f"{listed(pairs)}: {len(places)} of the sums that a stack of such blocks has are missing",
             fix="add the sub-layer's input to its output",
         )
+
+
+def _ends_early(before: BranchKind, cut_by: BranchKind, after: BranchKind) -> bool:
+    """Whether what computes a stack's source stands where a sub-layer of the block around it is missing."""
+    if cut_by == "attention":
+        return before != "feed_forward" or after != "attention"
+    return before not in ("feed_forward", "convolution")
 
 
 def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
@@ -79,8 +87,8 @@ def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
     ):
         said = [f"{block[at % len(block)].replace('_', '-')} of block {at // len(block) + 1}" for at in missing]
         # A decoder whose queries begin at zero, as DETR's, has nothing to add its first outputs to.
-        begins_later = block is DECODER and missing == list(range(len(missing)))
-        unless = ", unless its stream begins at zero there" if begins_later else ""
+        begins_later = missing == list(range(len(missing))) and (block is DECODER or stack.starts_from_given)
+        unless = ", unless its stream begins there, at zero or from learnt rows" if begins_later else ""
         # Where others have no name either, the blocks were not understood, and nothing is certain of what is missing.
         understood = all(sublayer.placement for sublayer in in_blocks(stack))
         yield Fault(
