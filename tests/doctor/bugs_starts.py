@@ -1,4 +1,4 @@
-"""Errors in schemes of initial weights and in gains of norms, each rebuilt as a small model with its right twin."""
+"""Errors in schemes of initial weights, gains of norms and sizes of embeddings, rebuilt as small models."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from doctor.bugs_values import BLOCKS, Bug, drawn
-from doctor.wired import Model, Stack, pre
+from doctor.wired import Join, Model, Stack, pre
 
 Numbers = Callable[[int], float]
 ROOT = math.sqrt(2 * BLOCKS)
@@ -75,6 +75,48 @@ def layer_norms_at(gain: float) -> Callable[[], nn.Module]:
         return model
 
     return build
+
+
+class Scaled(nn.Module):
+    """LayerScale in a Pre-LN stack, or one gate a branch without norms, as ReZero has it."""
+
+    def __init__(self, start: float, *, blocks: int = BLOCKS, normed: bool = True) -> None:
+        super().__init__()
+        self.inner = Model(lambda: Stack(pre, pre, blocks=blocks, final=int(normed)))
+        shape = (16,) if normed else ()
+        self.scales = nn.ParameterList(nn.Parameter(torch.full(shape, start)) for _ in range(2 * blocks))
+        for number, block in enumerate(self.inner.encoder.blocks):
+            block.joins = [self._join(self.scales[2 * number + place], normed=normed) for place in (0, 1)]
+            block.norms = block.norms if normed else nn.ModuleList(nn.Identity() for _ in block.norms)
+
+    @staticmethod
+    def _join(scale: nn.Parameter, *, normed: bool) -> Join:
+        return lambda x, f, norm: x + scale * f(norm(x) if normed else x)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.inner(tokens)
+
+
+class Tables(nn.Module):
+    """A Pre-LN model whose stream starts from a scaled embedding, plus learnt positions, looked up or sliced."""
+
+    def __init__(self, *, tokens: float, factor: float = 1.0, places: float = 0.0, sliced: bool = False) -> None:
+        super().__init__()
+        self.inner = Model(lambda: Stack(pre, pre, blocks=BLOCKS, final=1))
+        nn.init.normal_(self.inner.embedding.weight, std=tokens)
+        self.factor, self.sliced = factor, sliced
+        self.places = nn.Embedding(9, 16) if places and not sliced else None
+        self.rows = nn.Parameter(places * torch.randn(1, 9, 16)) if sliced else None
+        if self.places is not None:
+            nn.init.normal_(self.places.weight, std=places)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x, number = self.inner.embedding(tokens) * self.factor, tokens.shape[1]
+        if self.places is not None:
+            x = x + self.places(torch.arange(number))
+        if self.rows is not None:
+            x = x + self.rows[:, :number]
+        return self.inner.projection(self.inner.encoder(x))
 
 
 GPT_2 = both(lambda block: ROOT)
@@ -154,5 +196,50 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="they were trained for norms that multiply by 1 + w",
         right=gains(1.0, first=True, spread=0.1),
+    ),
+    # OpenTau 179: the embedding scales its rows, and so does who calls it.
+    "rows times √d times √d": Bug(
+        build=lambda: Tables(tokens=0.25, factor=16.0),
+        rule="embedding-scaled-twice",
+        severity="warning",
+        said="are multiplied by 16, the width, and enter the stream at",
+        right=lambda: Tables(tokens=0.25, factor=4.0),
+    ),
+    # torch.nn.Embedding's own draw of positions beside tokens that were drawn for another scheme.
+    "positions of N(0, 1) beside small tokens": Bug(
+        build=lambda: Tables(tokens=0.1, places=1.0),
+        rule="unequal-tables",
+        severity="warning",
+        said="larger ones of places.weight are added to them",
+        right=lambda: Tables(tokens=0.1, places=0.1),
+    ),
+    "positions of randn, a parameter, beside small tokens": Bug(
+        build=lambda: Tables(tokens=0.02, places=1.0, sliced=True),
+        rule="unequal-tables",
+        severity="warning",
+        said="larger ones of rows are added to them",
+        right=lambda: Tables(tokens=0.02, places=0.02, sliced=True),
+    ),
+    # timm 2605: the value from the configuration is not handed on.
+    "LayerScale at 1 in 20 blocks": Bug(
+        build=lambda: Scaled(1.0, blocks=20),
+        rule="gate-start",
+        severity="warning",
+        said="the trained factors of 40 branches start at 1; with 20 blocks CaiT starts LayerScale at 1e-05",
+        right=lambda: Scaled(1e-5, blocks=20),
+    ),
+    "LayerScale at 1 in 4 blocks": Bug(
+        build=lambda: Scaled(1.0),
+        rule="gate-start",
+        severity="info",
+        said="with 4 blocks CaiT starts LayerScale at 0.1",
+        right=lambda: Scaled(0.1),
+    ),
+    "ReZero's gates at 1": Bug(
+        build=lambda: Scaled(1.0, normed=False),
+        rule="gate-start",
+        severity="warning",
+        said="and no norm, ReZero starts its gates at 0",
+        right=lambda: Scaled(0.0, normed=False),
     ),
 }

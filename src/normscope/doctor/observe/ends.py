@@ -32,8 +32,28 @@ class Ends:
                 self._made_from[number].add(value.number)
 
     def tables(self) -> tuple[Table, ...]:
-        """Every table that is looked up and scaled, with the others whose rows are added to its own."""
-        return tuple(self._tables())
+        """Every table that is looked up, and every trained tensor that is added to rows of one as it is."""
+        found = list(self._tables())
+        joined = {table.joined_at for table in found} - {-1}
+        return (*found, *(table for table in self._added() if table.joined_at in joined))
+
+    def _added(self) -> Iterator[Table]:
+        """Trained tensors of two dimensions or more that a sum takes as they are, such as learnt positions."""
+        for value in self._graph.values:
+            if value.op != "leaf" or value.origin != Origin.TRAINABLE or value.tensor.ndim < 2 or value.tensor.is_meta:
+                continue
+            joined, name = self._joined(value.number), self._name(value.number)
+            if joined >= 0 and name is not None:
+                size = _size(value.tensor)
+                yield Table(
+                    name=name,
+                    size=size,
+                    width=value.shape[-1],
+                    factor=1.0,
+                    rows_size=size,
+                    by_place=True,
+                    joined_at=joined,
+                )
 
     def _tables(self) -> Iterator[Table]:
         values = self._graph.values

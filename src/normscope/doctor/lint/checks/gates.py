@@ -1,6 +1,8 @@
 """Trainable factors on branches: gates at 0 that cannot leave it, that grew too large, or that are flat."""
 
+import math
 from collections.abc import Iterator
+from statistics import fmean
 
 from ...observe.parameters import FLAT
 from ...record import Stack
@@ -13,6 +15,7 @@ from ..patient import (
     branch_names,
     gates_at_zero,
     gets_gradient,
+    initial_weights,
     is_shut_by_gate,
     listed,
     parameters_by_name,
@@ -104,6 +107,53 @@ def _nearest(patient: Patient, stack: Stack, path: str) -> list[str]:
 def _in_common(one: list[str], other: list[str]) -> int:
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+_CAIT = ((18, 0.1), (24, 1e-5))
+"""LayerScale's start up to a depth, as CaiT's authors chose it; 1e-6 beyond."""
+_STARTS_LARGE = 3.0
+"""Factor above it that is another start: a third of a decade."""
+
+
+@rule(
+    "gate-start",
+    Severity.WARNING,
+    title="gates that start open, where they are made to start closed",
+    why="LayerScale and ReZero train deep stacks because branches start next to closed. At 1 such a gate is a factor "
+    "that does nothing at the start, and the stack is as hard to train as one without it.",
+    reference="Touvron et al. 2021 (CaiT), arXiv:2103.17239, section 2: 0.1 up to 18 blocks, 1e-5 up to 24, 1e-6 "
+    "beyond; Bachlechner et al. 2020, arXiv:2003.04887: 0; github.com/huggingface/pytorch-image-models/issues/2605",
+    needs=(initial_weights,),
+)
+def gate_start(patient: Patient) -> Iterator[Fault]:
+    """Trained factors of all branches that start at 1, beside what their depth asks for."""
+    if not at_initialisation(patient):
+        return
+    for stack in patient.stacks:
+        places = [(stack, one) for one in stack.sublayers if one.block > 0]
+        scales = [abs(one.branch_scale or 0.0) for _, one in places if _is_trained((stack, one))]
+        if len(scales) < len(places) or not scales or not all(map(math.isfinite, scales)):
+            continue
+        vectors = all(one.formula.gate is not None and one.formula.gate.vector for _, one in places)
+        # Gates without norms are ReZero's; those beside norms are LayerScale's where they are vectors.
+        wanted = _layer_scale(stack.blocks) if stack.norm else 0.0
+        found = math.exp(fmean(math.log(scale) for scale in scales)) if min(scales) > 0 else 0.0
+        if found <= max(wanted * _STARTS_LARGE, 0.1) or (stack.norm and not vectors):
+            continue
+        deep = stack.blocks > _CAIT[0][0]
+        yield Fault(
+            severity=Severity.WARNING if deep or not stack.norm else Severity.INFO,
+            where=branch_names(places),
+            message=f"the trained factors of {len(scales)} branches start at {found:.3g}; with {stack.blocks} blocks "
+            + (
+                f"CaiT starts LayerScale at {wanted:.2g}" if stack.norm else "and no norm, ReZero starts its gates at 0"
+            ),
+            fix=f"start them at {wanted:.2g}, unless weights that were trained from there are loaded next",
+        )
+
+
+def _layer_scale(blocks: int) -> float:
+    return next((start for depth, start in _CAIT if blocks <= depth), 1e-6)
 
 
 LARGEST_GATE = 10.0

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ...observe.shut import IN_CODE
+from ...record import OutputMatrix
 from ...result import Severity
 from ..patient import (
     BranchSite,
@@ -20,6 +21,7 @@ from ..patient import (
     large_tables,
     listed,
     logits,
+    parameters_by_name,
     trained_in,
     was_differentiated,
 )
@@ -196,24 +198,66 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     if any(len(weights) == seen.classes for weights in _large(patient)):
         # The rule about embeddings says why: the output is tied to one.
         return
-    message, fix = "", _SMALLER
+    message, fix, severity = "", _SMALLER, Severity.WARNING
+    head = next((one for one in seen.output_matrices if one.outputs == seen.classes), None)
     chance = f"ln {seen.classes} = {math.log(seen.classes):.2f}"
     if seen.loss_nats is None or seen.loss_is_stand_in:
         if seen.logit_deviation is not None and seen.logit_deviation > LARGEST_DEVIATION:
             message = f"logits deviate by {seen.logit_deviation:.3g} before training, and a loss near {chance} wants "
-            message += "them to deviate by at most about 1"
+            message += f"them to deviate by at most about 1{_because(patient, head)}"
     else:
         excess = seen.loss_nats - math.log(seen.classes)
         side = "above" if excess > 0 else "below"
         told = f"the loss before training is {seen.loss_nats:.2f} nats a token, {abs(excess):.2f} {side} {chance}"
         if excess > SURPRISE_NATS:
             message = f"{told}: the model is sure of what it cannot know{_logits(seen.logit_deviation)}"
+            message += _because(patient, head)
             fix += "; where logits are small, see that the loss is a mean over tokens and not a sum"
+            if head and _answers_itself(patient, head):
+                severity, fix = Severity.INFO, "nothing: the first updates make it answer with other tokens"
+                message += (
+                    f". The output matrix {head.name} is the embedding too, at the usual deviation of "
+                    f"{head.size:.3g}, so that each token's own row answers it"
+                )
         elif excess < -LEAK_NATS:
             message = f"{told}: a model that knows nothing yet knows its targets{_logits(seen.logit_deviation)}"
             fix = _LEAK
     if message:
-        yield Fault(where="", message=message, fix=fix)
+        yield Fault(severity=severity, where=head.name if head else "", message=message, fix=fix)
+
+
+_ABOVE = 1.5
+"""Factor by which an output matrix, or what it reads, may be larger than what keeps logits at 1."""
+
+
+def _because(patient: Patient, head: OutputMatrix | None) -> str:
+    """What makes logits large, as a sentence: the output matrix, or what it reads; "" where it is neither."""
+    if head is None:
+        return ""
+    wanted = head.inputs**-0.5
+    names = [name for name, _ in patient.model.named_parameters(remove_duplicate=False)]
+    weights = parameters_by_name(patient)
+    same = [name for name in names if name != head.name and weights[name] is weights[head.name]]
+    tied = any(table.name == head.name for table in patient.observed.tables)
+    said = f"{head.name}{f' = {listed(same)}' if same else ''}"
+    if head.size > _ABOVE * wanted:
+        return (
+            f". The output matrix {said} ({head.outputs} × {head.inputs}){', tied to the embedding,' if tied else ''} "
+            f"starts at a deviation of {head.size:.3g}, where 1/√{head.inputs} = {wanted:.3g} keeps logits at 1"
+        )
+    if head.reads_size > _ABOVE:
+        return (
+            f". The output matrix {said} reads vectors of deviation {head.reads_size:.3g}, where a norm gives 1: no "
+            "norm stands before it, or one with a large gain"
+        )
+    return ""
+
+
+def _answers_itself(patient: Patient, head: OutputMatrix) -> bool:
+    """Whether logits are large where a token's own row reads what it wrote, and nowhere else."""
+    tied = any(table.name == head.name for table in patient.observed.tables)
+    small = head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
+    return tied and small and (patient.observed.logit_deviation or math.inf) < 2
 
 
 def _large(patient: Patient) -> list[nn.Parameter]:
