@@ -61,7 +61,16 @@ function showView(view) {
   showCrosshair(view);
 }
 
-/** Charts are drawn when they come near the window: a page of a hundred of them opens at once. */
+/** Draws the first chart that waits and then, whenever the browser is idle, the others: a page saved unscrolled has all. */
+function drawWaiting() {
+  const waiting = views.find((view) => view.stale);
+  if (!waiting) return;
+  waiting.near = true;
+  showView(waiting);
+  setTimeout(drawWaiting);
+}
+
+/** Charts are drawn when they come near the window, and the others after them: a page of a hundred opens at once. */
 function watchViews() {
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -81,4 +90,9 @@ function watchViews() {
     near.observe(view.host);
     sized.observe(view.host);
   }
+  setTimeout(drawWaiting);
+  // Whoever prints at once waits for all of them.
+  addEventListener("beforeprint", () => {
+    for (const view of views) if (view.stale) { view.near = true; showView(view); }
+  });
 }
