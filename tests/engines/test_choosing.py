@@ -46,11 +46,11 @@ def test_a_file_may_name_the_engine(tmp_path: Path) -> None:
 
 def test_an_engine_that_is_not_installed_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pip install \"normscope\[ray\]\""):
+    with pytest.raises(UserError, match=r"pip install '\.\[ray\]'"):
         chosen("ray")(1)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match="calls sbatch and squeue, and this machine has no such command"):
-        chosen("slurm")(1)
+        chosen("slurm")
 
 
 def test_a_dry_run_writes_what_slurm_would_be_given_and_starts_nothing(tmp_path: Path) -> None:
@@ -75,3 +75,13 @@ def test_a_dry_run_writes_what_slurm_would_be_given_and_starts_nothing(tmp_path:
     assert not (tmp_path / "out/runs").exists()
     assert with_devices(jobs[0][0].words, 2)[-2:] == ["--devices", "2"]
     assert len(prepare(tiny(), grid, tmp_path / "out", None)) == 4
+
+
+def test_nothing_is_left_of_a_comparison_without_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from normscope.cli.main import main
+
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sys.argv", ["normscope", "compare", "--out", str(tmp_path / "grid"), "--engine", "slurm"])
+    with pytest.raises(SystemExit):
+        main()
+    assert list(tmp_path.iterdir()) == []

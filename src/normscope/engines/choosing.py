@@ -27,13 +27,14 @@ def chosen(asked: str | None, table: Mapping[str, Any] | None = None) -> MakeEng
     """The engine of that name, or of the table [engine] in the TOML file that `asked` names.
 
     asked: None for what `table` names, or local. table: [engine] of the configuration, where it has one. Raises
-    UserError as `settings_of` does.
+    UserError as `settings_of` does, and for Slurm where this machine has none.
     """
     settings = settings_of(asked, table)
     if isinstance(settings, RaySettings):
         return lambda at_once: _on_ray(settings)
     if isinstance(settings, SlurmSettings):
-        return lambda at_once: _on_slurm(settings)
+        queue = _on_slurm(settings)  # at once: where there is no Slurm, no folder is begun
+        return lambda at_once: queue
     return local
 
 
