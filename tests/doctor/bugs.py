@@ -201,6 +201,37 @@ def over(*dimensions: int) -> Join:
     return lambda x, f, norm: x + f(norm.weight * standard(x))
 
 
+class Chained(nn.Module):
+    """A block whose join joins both of its sub-layers with its two norms."""
+
+    def __init__(self, join: Callable[[Tensor, nn.ModuleList, nn.ModuleList], Tensor]) -> None:
+        super().__init__()
+        self.inner, self.join = Block((pre, pre)), join
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.join(x, self.inner.f, self.inner.norms)
+
+
+def chained(
+    join: Callable[[Tensor, nn.ModuleList, nn.ModuleList], Tensor], *, final: int = 0
+) -> Callable[[], nn.Module]:
+    return lambda: Model(lambda: Stack(blocks=[Chained(join) for _ in range(4)], final=final))
+
+
+def normed_between(x: Tensor, f: nn.ModuleList, norms: nn.ModuleList) -> Tensor:
+    x = norms[1](x + f[0](norms[0](x)))
+    return x + f[1](x)
+
+
+def normed_for_the_branch(x: Tensor, f: nn.ModuleList, norms: nn.ModuleList) -> Tensor:
+    x = x + f[0](x)
+    return norms[1](x + f[1](norms[0](x)))
+
+
+def from_the_input(x: Tensor, f: nn.ModuleList, norms: nn.ModuleList) -> Tensor:
+    return norms[1](x + f[1](norms[0](x + f[0](x))))
+
+
 RIGHT_PRE, RIGHT_POST = both(pre, final=1), both(post)
 RIGHT_LNS = scaled_by(lambda block, sublayer: block + 1)
 
@@ -353,6 +384,59 @@ BUGS: dict[str, Bug] = {
         rule="norm-over-others",
         said="over dimension 2 of (2, 16, 7), 7 numbers",
         where="encoder.blocks",
+        severity="warning",
+        right=RIGHT_PRE,
+    ),
+    # faster-trajectory-transformer 3, with the norm at its end.
+    "every skip from the normed stream, before a final norm": Bug(
+        build=both(onto_the_stream, final=1),
+        rule="misplaced-step",
+        said="the first norm of the first block, encoder.blocks.0.norms.0, is written onto the stream",
+        where="encoder.blocks",
+        severity="warning",
+        right=both(post, first=1),
+    ),
+    # Compact-Transformers 25: src = norm1(src) between the sub-layers.
+    "one skip from the normed stream": Bug(
+        build=chained(normed_between, final=1),
+        rule="misplaced-step",
+        said="feed-forward: the norm in front of it is in the skip too, in 4 of 8 sub-layers",
+        where="inner.f.1",
+        severity="warning",
+        right=RIGHT_PRE,
+    ),
+    # multimodal 317: the norm of attention's sum feeds the feed-forward alone.
+    "a norm that the skip goes around": Bug(
+        build=chained(normed_for_the_branch),
+        rule="misplaced-step",
+        said="in 4 of 8 sub-layers, while the other sub-layers have theirs on the other path",
+        where="inner.f.",
+        severity="warning",
+        right=RIGHT_POST,
+    ),
+    # transformer-tensorflow2.0 14: the feed-forward is added to the block's input.
+    "a feed-forward added to the block's input": Bug(
+        build=chained(from_the_input),
+        rule="misplaced-step",
+        said="feed-forward reads the sum of the sub-layer before it, and is added to what stood before that one, in 3",
+        where="inner.f.1",
+        severity="warning",
+        right=RIGHT_POST,
+    ),
+    # labmlai 145: DeepNorm's alpha on the branch.
+    "DeepNorm's alpha on the branch": Bug(
+        build=both(lambda x, f, norm: norm(x + 8**0.25 * f(x))),
+        rule="misplaced-step",
+        said="are multiplied by 1.682, which",
+        where="encoder.blocks",
+        severity="warning",
+        right=both(weighed(8**0.25)),
+    ),
+    "one branch subtracted": Bug(
+        build=one_block_of(lambda x, f, norm: x - f(norm(x)), pre, others=pre, final=1),
+        rule="misplaced-step",
+        said="1 of 8 branches are subtracted from the stream",
+        where="encoder.blocks.2.f.0",
         severity="warning",
         right=RIGHT_PRE,
     ),

@@ -58,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     streams.copies_for_ever,
     streams.streams_left_out,
     streams.weights_drawn_wide,
+    wiring.misplaced_step,
     placements.wrong_constants,
     wiring.unknown_wiring,
     initialisation.nonfinite_weights,

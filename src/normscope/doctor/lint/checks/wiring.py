@@ -1,12 +1,22 @@
-"""Formulas that no registered placement has: what they are nearest to."""
+"""Formulas that no registered placement has: what they are nearest to, and steps that are known mistakes."""
 
+import re
 from collections.abc import Iterator
 
+from ....placement import StackShape, registered
+from ...find.segments import scales, sum_of
+from ...find.terms import Term, ordered
+from ...identify.candidates import candidate
+from ...identify.matching import TOLERANCE
+from ...record import Stack, Sublayer
 from ...result import UNKNOWN_WIRING, Severity
 from ..nearest import FormulaEdits, NearestPlacement, nearest
 from ..patient import Patient, listed
 from ..rule import Fault, rule
-from ..structure import in_blocks, shape_of
+from ..structure import in_blocks, kinds_of, shape_of
+
+_LEAST = 4
+"""Sub-layers from which a pattern is one."""
 
 
 @rule(
@@ -50,3 +60,134 @@ def _compared(near: NearestPlacement) -> str:
 
 def _spoken(one: FormulaEdits) -> str:
     return one.kind.replace("_", "-")
+
+
+@rule(
+    "misplaced-step",
+    Severity.WARNING,
+    title="A norm, a skip or a factor on the wrong path",
+    why="Pre-LN and Post-LN differ in what the skip carries. A norm, a factor or a skip on the other path gives a "
+    "model that trains, worse, and that no published rate or initialisation is made for.",
+    reference="github.com/Howuhh/faster-trajectory-transformer issue 3; github.com/SHI-Labs/Compact-Transformers issue "
+    "25; github.com/facebookresearch/multimodal issue 317; github.com/labmlai/annotated_deep_learning_paper_"
+    "implementations issue 145",
+)
+def misplaced_step(patient: Patient) -> Iterator[Fault]:
+    """Wirings that are one step from a known one, where the step is a mistake that has been made in public."""
+    for number, stack in enumerate(patient.stacks):
+        yield from _shifted(stack)
+        yield from _one_norm_moved(stack)
+        yield from _skip_from_the_block(stack)
+        yield from _factor_on_the_branch(stack, shape_of(patient.stacks, number))
+        yield from _subtracted(stack)
+
+
+def _shifted(stack: Stack) -> Iterator[Fault]:
+    """Post-LN by its formula, whose first norm is a block's own, and whose last is not: x = norm(x); x + F(x)."""
+    inside = in_blocks(stack)
+    if not stack.embedding_norm or len(inside) < _LEAST:
+        return
+    if not all(sublayer.formula.sum_is_normed and not sublayer.formula.reads_norm for sublayer in inside[:-1]):
+        return
+    paths = [_numberless(use.parameters[0]) if use.parameters else "" for use in stack.norm_uses]
+    first, between, last = paths[0], paths[1:-1], paths[-1]
+    if first and first in between and last not in between:
+        yield Fault(
+            where=stack.name,
+            message=f"the first norm of the first block, {stack.norm_uses[0].parameters[0].rpartition('.')[0]}, is "
+            f"written onto the stream before its sub-layer, and so are all norms of {stack.blocks} blocks: every skip "
+            "carries the normed stream. It computes Post-LN with its norms one sub-layer early",
+            fix="keep x as it is for the sum: x + F(norm(x)); or, where Post-LN is meant, norm(x + F(x))",
+        )
+
+
+def _numberless(name: str) -> str:
+    return re.sub(r"\d+", "#", name.rpartition(".")[0])
+
+
+def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
+    """norm(x + F(norm(x))) and x + F(x) in turn: one of two norms is on the other path than its sibling."""
+    inside = in_blocks(stack)
+    twice = [s for s in inside if s.formula.sum_is_normed and s.formula.reads_norm and not s.parallel]
+    bare = [s for s in inside if not s.formula.norms_a_sum and s.formula.branch.arguments[0] is s.formula.segment.start]
+    bare = [s for s in bare if not s.formula.branch_is_normed]
+    known = all(sublayer.placement for sublayer in inside)
+    if known or not twice or not bare or len(twice) + len(bare) < len(inside) - 1 or len(inside) < _LEAST:
+        return
+    pre = stack.final_norm or stack.end_read_by == "weights"
+    where, reads = (
+        (bare, "the norm in front of it is in the skip too") if pre else (twice, "its norm is not in the skip")
+    )
+    yield Fault(
+        where=listed(sublayer.name for sublayer in where),
+        message=f"{_spoken_kind(where[0])}: {reads}, in {len(where)} of {len(inside)} sub-layers, while the other "
+        f"sub-layers have theirs on the other path: {twice[0].formula} and {bare[0].formula}",
+        fix="x + F(norm(x)) in every sub-layer, the skip taken before the norm"
+        if pre
+        else "norm(x + F(x)) in every sub-layer, the next one's skip taken after the norm",
+    )
+
+
+def _skip_from_the_block(stack: Stack) -> Iterator[Fault]:
+    """A second sub-layer that reads the first one's sum, and is added to what the first one read."""
+    found = []
+    for sublayer in in_blocks(stack):
+        segment, branch = sublayer.formula.segment, sublayer.formula.branch
+        if len(segment.branches) != 2 or segment.side_by_side or branch is not segment.branches[1]:
+            continue
+        total = sum_of(segment, branch)
+        addends = [] if total is None else [_bare(addend) for addend in total.arguments]
+        reads_first = any(term is segment.branches[0] for term in ordered(branch.arguments[0], segment.start))
+        if not sublayer.placement and reads_first and any(addend is segment.start for addend in addends):
+            found.append(sublayer)
+    if found:
+        yield Fault(
+            where=listed(sublayer.name for sublayer in found),
+            message=f"{_spoken_kind(found[0])} reads the sum of the sub-layer before it, and is added to what stood "
+            f"before that one, in {len(found)} blocks: {found[0].formula}",
+            fix="add it to the sum that it reads",
+        )
+
+
+def _bare(term: Term) -> Term:
+    while term.kind == "scale":
+        (term,) = term.arguments
+    return term
+
+
+def _factor_on_the_branch(stack: Stack, shape: StackShape) -> Iterator[Fault]:
+    """A constant that a placement has on the skip of such a stack, found on the branch."""
+    inside = in_blocks(stack)
+    found = {sublayer.branch_scale for sublayer in inside if not sublayer.placement and sublayer.skip_scale == 1}
+    if len(found) != 1 or not all(sublayer.skip_scale == 1 for sublayer in inside):
+        return
+    (factor,) = found
+    for placement in registered().values():
+        if factor is None or shape.model not in placement.models or len(placement.streams) > 1:
+            continue
+        blocks = candidate(placement, shape, kinds_of(stack)).blocks
+        skips = {scales(segment, branch)[0] for segment in blocks for branch in segment.branches}
+        if len(skips) == 1 and (skip := skips.pop()) and skip > 1 and abs(factor - skip) <= TOLERANCE * skip:
+            yield Fault(
+                where=stack.name,
+                message=f"the branches of {stack.blocks} blocks are multiplied by {factor:.4g}, which "
+                f"{placement.title} has on the skip: {inside[0].formula}",
+                fix=f"multiply the skip by it, and norm the sum where {placement.title} does",
+            )
+            return
+
+
+def _subtracted(stack: Stack) -> Iterator[Fault]:
+    inside = in_blocks(stack)
+    factors = [(s, s.formula.gate) for s in inside]
+    less = [s for s, gate in factors if gate is not None and gate.is_constant and gate.value < 0]
+    if less and 2 * len(less) < len(inside):
+        yield Fault(
+            where=listed(sublayer.name for sublayer in less),
+            message=f"{len(less)} of {len(inside)} branches are subtracted from the stream, and the others added",
+            fix="add the branch",
+        )
+
+
+def _spoken_kind(sublayer: Sublayer) -> str:
+    return sublayer.kind.replace("_", "-")
