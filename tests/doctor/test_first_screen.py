@@ -98,4 +98,4 @@ def test_places_that_are_too_many_are_told_by_a_span_of_their_number() -> None:
     assert listed([*names, *names, "head"]) == "h.[0–3, 7].attn, head"
     assert listed("abcde") == "a, b, c and 2 more"
     assert listed([f"{block}.mlp" for block in range(4)]) == "[0–3].mlp"
-    assert listed([f"a.{block}.b.{unit}" for block in range(2) for unit in range(2)]) == "a.[0–1].b.0, a.[0–1].b.1"
+    assert listed([f"a.{block}.b.{unit}" for block in range(2) for unit in range(2)]) == "a.[0–1].b.[0–1]"

@@ -15,7 +15,7 @@ import pytest
 
 from normscope.doctor.lint.rule import Rule
 from normscope.doctor.report.explanations import ADVICE_TERMS, COLUMN_TERMS
-from normscope.doctor.report.page import render_doctor, write_doctor_page
+from normscope.doctor.report.page import HistorySection, render_doctor, write_doctor_page
 from normscope.doctor.report.rates import rates_picture
 from normscope.doctor.result import AskedRule, RateRange
 from report.browser import frames, opened
@@ -354,3 +354,11 @@ def test_page_fits_telephone_and_desk_in_both_themes_without_a_word_in_the_log(t
         assert all(min(frame["pictures"]) > 330 for frame in seen)
         backgrounds.append(seen[0]["background"])
     assert backgrounds == ["rgb(15, 19, 24)", "rgb(246, 248, 250)"]
+
+
+def test_a_training_that_diverged_is_the_first_word_of_the_page():
+    after = HistorySection(head="1 episode", episodes=(), pictures=(), first="go back to before update 60")
+    words = Page(render_doctor(healthy(), history=after)).text
+    assert words.index("go back to before update 60") < words.rindex("no error or warning in the model")
+    assert "healthy" not in words
+    assert "nothing to do" in Page(render_doctor(healthy())).text

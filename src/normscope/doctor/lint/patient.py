@@ -135,22 +135,25 @@ def listed(names: Iterable[str], shown: int = 3) -> str:
 
 
 def _spanned(names: Sequence[str]) -> list[str]:
-    """Names whose first number differs are one, with all of these numbers."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for name in names:
-        parts = name.split(".")
-        at = next((at for at, part in enumerate(parts) if part.isdecimal()), len(parts))
-        groups.setdefault((".".join(parts[:at]), ".".join(parts[at + 1 :])), []).append(name)
-    return [
-        found[0] if len(found) == 1 else ".".join(filter(None, [before, f"[{_spans(before, found)}]", after]))
-        for (before, after), found in groups.items()
-    ]
+    """Names that differ in one number alone are one, with all of these numbers; then again for their other numbers."""
+    several = [tuple(name.split(".")) for name in names]
+    for at in range(max(map(len, several), default=0)):
+        groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for parts in several:
+            numbered = at < len(parts) and parts[at].isdecimal()
+            groups.setdefault((*parts[:at], "*", *parts[at + 1 :]) if numbered else parts, []).append(parts)
+        several = [
+            found[0]
+            if len(found) == 1
+            else (*key[:at], f"[{_spans([int(parts[at]) for parts in found])}]", *key[at + 1 :])
+            for key, found in groups.items()
+        ]
+    return [".".join(parts) for parts in several]
 
 
-def _spans(before: str, names: Sequence[str]) -> str:
-    numbers = sorted(int(name[len(before) :].lstrip(".").split(".")[0]) for name in names)
-    starts = [number for number in numbers if number - 1 not in numbers]
-    ends = [number for number in numbers if number + 1 not in numbers]
+def _spans(numbers: Sequence[int]) -> str:
+    starts = [number for number in sorted(numbers) if number - 1 not in numbers]
+    ends = [number for number in sorted(numbers) if number + 1 not in numbers]
     return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
 
 
