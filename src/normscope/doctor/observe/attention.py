@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from ..find.branches import Branch
 from ..find.streams import Stream
@@ -22,11 +21,12 @@ from ..trace.forward import Inputs
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, Ref, TracedValue
+from .batches import padding_in
 from .weights import matrix_gain
 
 # B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of a head
 
-_ROWS = 128
+_ROWS = 32
 """Queries that are looked at, spread evenly over the sequence."""
 _HIDDEN = 2000.0
 """Below the largest logit of a row: masks add -10,000 and less, or fill in -inf."""
@@ -44,48 +44,13 @@ def with_attention(
     with torch.no_grad():
         for stream, stack in zip(streams, stacks, strict=True):
             crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
-            padding = _padding(inputs, crosses)
+            padding = padding_in(inputs, crosses)
             sublayers = [
                 replace(sublayer, measured=replace(sublayer.measured, attention=attention_of(graph, branch, padding)))
                 for sublayer, branch in zip(stack.sublayers, branches_of(stack, stream), strict=True)
             ]
             found.append(replace(stack, sublayers=tuple(sublayers)))
     return tuple(found)
-
-
-def tokens_in(inputs: Inputs) -> list[Tensor]:
-    """The tensors of an input that hold whole numbers for the tokens of several sequences."""
-    leaves = [] if callable(inputs) else tree_leaves(dict(inputs) if isinstance(inputs, Mapping) else inputs)
-    return [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dtype == torch.long and leaf.ndim == 2]
-
-
-_REAL = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
-"""Masks that are 1 at tokens."""
-_PADDED = ("src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask", "key_padding_mask")
-"""Masks that are True at what is none, as torch's."""
-
-
-def _padding(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
-    """Of a stack, by the kind of attention, where its keys are tokens; only masks that hide any."""
-    if callable(inputs) or not isinstance(inputs, Mapping):
-        return {}
-    masks = {}
-    for name in (*_REAL, *_PADDED):
-        given = inputs.get(name)
-        if isinstance(given, Tensor) and given.ndim == 2:
-            real = given != 0 if name in _REAL else given == 0
-            if not bool(real.all()) and bool(real.any()):
-                masks[name] = real
-    whole = [masks.get(name) for name in ("attention_mask", "src_key_padding_mask", "key_padding_mask")]
-    own = next((mask for mask in whole if mask is not None), None)
-    if crosses:
-        asked = ("encoder_attention_mask", "memory_key_padding_mask")
-        memory = next((masks[name] for name in asked if name in masks), own)
-        of_own = next((masks[n] for n in ("decoder_attention_mask", "tgt_key_padding_mask") if n in masks), None)
-        found = {"attention": of_own, "cross_attention": memory}
-    else:
-        found = {"attention": own}
-    return {kind: mask for kind, mask in found.items() if mask is not None}
 
 
 @dataclass(slots=True)
@@ -183,17 +148,21 @@ def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | No
     rows, raw_BHQK, logits_BHQK = scores
     weights = logits_BHQK.softmax(-1)
     hidden = logits_BHQK <= logits_BHQK.amax(-1, keepdim=True) - _HIDDEN
-    shown = (~hidden & ~logits_BHQK.isneginf()).double()
+    shown = (~hidden & ~logits_BHQK.isneginf()).to(weights)
     count = shown.sum(-1)
     enough = count >= min(_FEW, float(count.max()))
-    mean = (raw_BHQK.nan_to_num(0, 0, 0) * shown).sum(-1) / count.clamp(min=1)
-    square = ((raw_BHQK.nan_to_num(0, 0, 0) - mean[..., None]).square() * shown).sum(-1) / count.clamp(min=1)
+    finite = raw_BHQK.nan_to_num(0, 0, 0)
+    mean = (finite * shown).sum(-1) / count.clamp(min=1)
+    square = ((finite - mean[..., None]).square() * shown).sum(-1) / count.clamp(min=1)
     entropy = -torch.xlogy(weights, weights).sum(-1) / count.clamp(min=2).log()
     scale = query.constant * key.constant * after.constant
     made = {"queries": query, "keys": key}
     if place.values is not None:
         made["values"] = _factor(graph, place.values, None)
-    rms = [float(values[n].tensor.double().square().mean().sqrt()) for n in (place.queries, place.keys)]
+    rms = [
+        float(torch.linalg.vector_norm(values[n].tensor, dtype=torch.float32)) / values[n].tensor.numel() ** 0.5
+        for n in (place.queries, place.keys)
+    ]
     return AttentionMeasurements(
         head_width=width,
         keys=float(count[enough].mean()),
@@ -219,6 +188,8 @@ def _wrong_axis(graph: Graph, place: _Place) -> str:
     number, factor, _ = weighed
     axes = range(len(value.shape))
     taken = int(value.call.args[1]) % len(value.shape)
+    if taken == axes[-1] and factor == 0 and _keeps_last(graph, place.softmax, number):
+        return ""
     right = [axis for axis in axes if _runs_along(graph, place.softmax, number, axis, -1 if factor == 0 else -2)]
     if len(right) != 1 or taken in right:
         return ""
@@ -230,6 +201,20 @@ def _axes(shape: torch.Size, taken: int, right: int) -> str:
     names = {0: "sequences", len(shape) - 3: "sequences or heads" if len(shape) == 3 else "heads"}
     names |= {axis: "queries" for axis in (len(shape) - 2, len(shape) - 1) if axis != right}
     return f"dimension {taken} ({names.get(taken, 'no keys')}) of {tuple(shape)}, with keys in dimension {right}"
+
+
+_KEEPING = frozenset({"view", "reshape", "_unsafe_view", "expand", "clone", "detach", "alias", "_to_copy", "unsqueeze"})
+
+
+def _keeps_last(graph: Graph, softmax: int, number: int) -> bool:
+    """Whether a rearrangement is known to leave the last dimension where it is."""
+    last = graph.values[softmax].shape[-1]
+    while number != softmax:
+        value = graph.values[number]
+        if value.op not in _KEEPING or value.shape[-1] != last or len(graph.predecessors[number]) != 1:
+            return False
+        (number,) = graph.predecessors[number]
+    return True
 
 
 def _runs_along(graph: Graph, softmax: int, read: int, axis: int, over: int) -> bool:
@@ -312,26 +297,26 @@ def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor
         if value.call is None or int(value.call.args[1]) % logits.ndim != logits.ndim - 1 or logits.ndim < 2:
             return None
         rows = _rows(logits.shape[-2], logits)
-        logits = logits.index_select(-2, rows).double()
+        logits = logits.index_select(-2, rows).float()
         raw = logits
         if place.scores is not None:
             scores = graph.values[place.scores].tensor
             if scores.numel() == graph.values[value.inputs[0]].tensor.numel():
                 scores = scores.reshape(graph.values[value.inputs[0]].shape)
-                raw = scores.index_select(-2, rows).double() * after.constant
+                raw = scores.index_select(-2, rows).float() * after.constant
         return rows, raw, logits
     arguments = _arguments(value)
     query, key = (graph.values[n].tensor for n in (place.queries, place.keys))
     rows = _rows(query.shape[-2], query)
     if key.shape[-3] != query.shape[-3]:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-    raw = (query.index_select(-2, rows) @ key.mT).double() * after.constant
+    raw = (query.index_select(-2, rows) @ key.mT).float() * after.constant
     logits = raw
     mask = arguments.get("attn_mask", arguments.get("attn_bias"))
     if isinstance(mask, Ref):
         given = graph.values[mask.number].tensor
         given = given if given.shape[-2] == 1 else given.index_select(-2, rows)
-        logits = raw.masked_fill(~given, -inf) if given.dtype == torch.bool else raw + given.double()
+        logits = raw.masked_fill(~given, -inf) if given.dtype == torch.bool else raw + given.float()
     if arguments.get("is_causal"):
         logits = logits.masked_fill(torch.arange(key.shape[-2]).to(rows) > rows[:, None], -inf)
     return rows, raw, logits

@@ -14,7 +14,8 @@ from ..identify.stacks import as_stacks
 from ..record import ModelMeasurements, Stack, Sublayer, norm_over
 from ..trace.forward import Inputs, call_with
 from ..trace.graph import Graph
-from .attention import tokens_in, with_attention
+from .attention import with_attention
+from .batches import tokens_in
 from .ends import Ends
 from .gains import norm_gains
 from .gradients import Backward, backward, with_opening

@@ -171,7 +171,7 @@ def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, 
         f"where 1/√{seen.head_width} is {seen.head_width**-0.5:.4g}: {told}; logits vary by {seen.deviation:.2g} now"
         + (", for initial weights are small" if seen.deviation < 1 else ""),
         fix=_SCALED.format(seen.head_width)
-        + ("" if severity > Severity.INFO else ", unless rates and initial weights follow µP too"),
+        + ("" if severity != Severity.INFO else ", unless rates and initial weights follow µP too"),
     )
 
 
