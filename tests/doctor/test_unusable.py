@@ -30,6 +30,24 @@ def test_without_a_residual_sum():
         find_stacks(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), X)
 
 
+class Siblings(nn.Module):
+    """Adds what two matrices make of one input: neither is a skip of the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.some, self.others = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.some(x) + self.others(x))
+
+
+def test_sums_that_are_no_stream_are_told():
+    with pytest.raises(ValueError, match=r"1 sums of two values were seen, the last of shape \(2, 5, 8\)"):
+        find_stacks(Siblings(), X)
+    with pytest.raises(ValueError, match="adds no two values"):
+        find_stacks(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), X)
+
+
 def test_without_layers():
     with pytest.raises(ValueError, match="no residual stream found"):
         find_stacks(nn.Sequential(nn.Linear(8, 8), nn.Sequential(), nn.LayerNorm(8), nn.Linear(8, 4)), X)

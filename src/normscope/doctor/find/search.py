@@ -30,9 +30,24 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
         streams = find_streams(graph)
     if not streams:
         raise ValueError(
-            "no residual stream found: nothing in the forward pass has the form x + F(x) with weights in F"
+            "no residual stream found: nothing in the forward pass has the form x + F(x) with weights in F; "
+            + _sums(graph)
         )
     return graph, streams
+
+
+def _sums(graph: Graph) -> str:
+    """What sums of two values were seen instead, in words."""
+    sums = [
+        value for value in graph.values if value.op in ("add", "sub") and len(graph.predecessors[value.number]) == 2
+    ]
+    if not sums:
+        return "it adds no two values that come of its input"
+    last = sums[-1]
+    return (
+        f"{len(sums)} sums of two values were seen, the last of shape {tuple(last.shape)} in "
+        f"{(last.modules[-1] if last.modules else '') or 'the model itself'}, none of which could be followed as one"
+    )
 
 
 def _check_weights(model: nn.Module) -> None:
