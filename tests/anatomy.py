@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_728,
-    "lines of normscope": 63_901,
+    "lines": 82_933,
+    "lines of normscope": 64_106,
     "files": 574,
     "import lines, %": 7.12,
     "public nouns": 839,
