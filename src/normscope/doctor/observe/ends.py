@@ -5,6 +5,7 @@ reads them may come of another table.
 """
 
 # N = tokens, D = width
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -147,4 +148,4 @@ def _counts(places: Tensor) -> bool:
 
 def _size(tensor: Tensor) -> float:
     wide = tensor.detach().to(torch.float32)
-    return float(torch.linalg.vector_norm(wide)) / max(wide.numel(), 1) ** 0.5
+    return float(torch.linalg.vector_norm(wide)) / math.sqrt(max(wide.numel(), 1))
