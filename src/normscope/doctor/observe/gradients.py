@@ -135,7 +135,7 @@ def _gradients(model: nn.Module, loss: Tensor, scores: Tensor | None) -> tuple[d
         return {}, None
     if not loss.requires_grad:
         raise ValueError("no trainable parameter has an influence on the loss: is it detached, or under no_grad?")
-    asked = list(named.values())
+    asked: list[Tensor] = list(named.values())
     if scores is not None and scores.requires_grad:
         asked.append(scores)
     # Not `loss.backward()`, which writes to `.grad` and runs what hangs on it, such as an optimiser's step.
