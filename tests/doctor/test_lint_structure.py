@@ -1,5 +1,7 @@
 """The rules about wiring: each rebuilt error is found by its rule, and its right twin by none."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -20,11 +22,18 @@ def found_in(looked_at: Patient) -> list[Finding]:
     return [finding for rule in WIRING.values() for finding in rule.check(looked_at)]
 
 
+def is_among(path: str, where: str) -> bool:
+    """Whether a finding tells of a path, or of the start of one; it tells blocks by spans, as in blocks.[0–3].f."""
+    first = re.sub(r"\[(\d+).*?\]", r"\1", where)
+    any_number = re.sub(r"\\\[.*?\\\]", r"\\d+", re.escape(where))
+    return path in first or re.match(any_number, path) is not None
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_a_rebuilt_error_is_found(name):
     bug = BUGS[name]
     found = found_in(patient(bug.build(), wanted_placement=bug.wanted_placement))
-    (finding,) = (one for one in found if one.id == bug.rule and bug.where in one.where)
+    (finding,) = (one for one in found if one.id == bug.rule and is_among(bug.where, one.where))
     assert finding.severity == bug.severity
     assert bug.said in finding.message
     # One cause, one finding: no other rule speaks of it. Norms that are left out altogether are unused as well, and

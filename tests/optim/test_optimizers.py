@@ -146,8 +146,7 @@ def test_what_cannot_be_optimised_with(changes, message):
 def test_a_name_of_the_list_is_valid_and_every_other_is_refused_with_the_list():
     for name in OPTIMIZERS:
         assert validated(OptimizerConfig, {"name": name}).name == name
-    *first, last = OPTIMIZERS
-    with pytest.raises(UserError, match=rf"{', '.join(map(repr, first))} or '{last}', got 'lamb'"):
+    with pytest.raises(UserError, match=f"one of {', '.join(OPTIMIZERS)}, got 'lamb'"):
         validated(OptimizerConfig, {"name": "lamb"})
 
 

@@ -199,7 +199,7 @@ def test_the_state_of_another_schedule_is_refused(changed):
         ({"decay": "cosine"}, "give horizon_updates"),
         ({"decay": "linear", "horizon_updates": 0}, "at least 1"),
         ({"decay": "steps"}, "decay_at"),
-        ({"decay": "steps", "decay_at": ["2 epochs"]}, "numbers of updates"),
+        ({"decay": "steps", "decay_at": ["2 epochs"]}, "decay_at must be a list of whole numbers"),
         ({"warmup_updates": -1}, "0 or more"),
     ],
 )

@@ -27,6 +27,7 @@ _WORDS: Mapping[Any, str] = {
     Collection: "a list",
     Iterable: "something to go through",
 }
+_SEVERAL: Mapping[Any, str] = {float: "numbers", int: "whole numbers", str: "texts"}
 _ABSTRACT = {float: numbers.Real, int: numbers.Integral}
 """numpy's numbers are numbers too."""
 
@@ -106,7 +107,9 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    origin = typing.get_origin(hint) or hint
+    origin, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin in (Sequence, Collection) and inner and inner[0] in _SEVERAL:
+        return f"a list of {_SEVERAL[inner[0]]}"
     name = getattr(origin, "__name__", str(origin))
     return _WORDS.get(origin) or f"{'an' if name[0] in 'AEIOU' else 'a'} {'tensor' if name == 'Tensor' else name}"
 

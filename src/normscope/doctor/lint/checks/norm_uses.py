@@ -37,8 +37,9 @@ def double_final_norm(patient: Patient) -> Iterator[Fault]:
                 fix="leave the norm after the stack out",
             )
         doubled = [use for use in stack.norm_uses if use.again is not None]
-        # That after the last block is spoken of already.
-        doubled = doubled[:-1] if at_end and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
+        # That after the last block is spoken of already, or stands behind blocks of several placements.
+        spoken_of = at_end or (stack.final_norm and _ends_normed(patient, number))
+        doubled = doubled[:-1] if spoken_of and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
         if doubled:
             yield Fault(
                 where=listed(map(_name, doubled)),
@@ -46,6 +47,14 @@ def double_final_norm(patient: Patient) -> Iterator[Fault]:
                 f"{stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing but gains and shifts",
                 fix="leave one of the two norms out",
             )
+
+
+def _ends_normed(patient: Patient, number: int) -> bool:
+    """Whether the last block's own placement, where blocks have several, leaves the stream normed."""
+    stack = patient.stacks[number]
+    last = stack.sublayers[-1].placement
+    formula = wanted(patient, number, last) if last != stack.placement else None
+    return formula is not None and blocks_end_normed(formula)
 
 
 def _name(use: NormUse) -> str:
