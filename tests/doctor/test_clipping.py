@@ -118,5 +118,6 @@ def test_a_diagnosis_says_of_every_rule_whether_it_was_asked():
         "no-norm",
         "weight-decay-on-norms",
         "unused-in-optimizer",
+        "optimizer-unlike-others",
         "clip-hides-rate",
     }

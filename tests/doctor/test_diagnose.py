@@ -105,7 +105,7 @@ def test_stages_are_told_as_they_begin_and_rates_one_by_one():
         encoder(final_norm=True), TOKENS, loss=loss, watch=lambda stage, done, total: told.append((stage, done, total))
     )
     stages = list(dict.fromkeys(stage for stage, _, _ in told))
-    assert stages == ["streams and gradients", "rates", "rules", "prediction"]
+    assert stages == ["streams and gradients", "rates", "prediction", "rules"]
     rates = [(done, total) for stage, done, total in told if stage == "rates"]
     assert found.advice is not None
     assert rates == [(done, len(found.advice.rates)) for done in range(len(found.advice.rates) + 1)]

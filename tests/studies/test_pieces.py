@@ -87,6 +87,7 @@ OTHERWISE = (
     "flag",
     "optimizers",
     "paper",
+    "real-text",
     "spikes",
 )
 
@@ -97,7 +98,7 @@ def test_what_measures_does_not_depend_on_pages(name: str):
 
     Figures 2 and 4 to 6, the cross of optimisers and numbers that move measure by runs alone, the studies of families,
     flags and spikes by the doctor, whose room makes findings, and so does that of trainings that are foretold, whose
-    trainings are the advice's; that of the paper reads the others.
+    trainings are the advice's; that of the paper reads the others, and real text is measured as figure 3 is.
     """
     folder = f"normscope_studies/{name.replace('-', '_')}"
     module = "training" if name == "advice" else "measure"

@@ -244,7 +244,7 @@ def test_the_seed_is_the_factorys_too(user):
         ("doctored_models:encodre", [], "no function 'encodre'; did you mean 'encoder'?"),
         ("doctored_models:encoder", ["dept=3"], "has no such argument; did you mean 'depth'?"),
         ("doctored_models:INSTANCE", ["depth=3"], "is a model already"),
-        ("doctored_models:NUMBER", [], "is a int; it must be a function"),
+        ("doctored_models:NUMBER", [], "is of type int; it must be a function"),
         ("doctored_models:number", [], "returned an object of class int; it must return a model, (model, inputs)"),
         ("doctored_models:nothing", [], "returned None"),
         ("doctored_models:four", [], "returned a tuple of 4"),
