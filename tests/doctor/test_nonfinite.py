@@ -49,7 +49,8 @@ def test_one_entry_is_found_by_name_and_the_structure_is_told(value):
     assert diagnosis.advice is None
     assert diagnosis.measured.gradient_norms == {}
     assert diagnosis.stacks[0].predicted is None
-    assert [rule.id for rule in diagnosis.rules if rule.asked] == ["nonfinite-weights"]
+    # Wiring is read with 0 in their place.
+    assert {rule.id for rule in diagnosis.rules if rule.asked} == {"nonfinite-weights", "unknown-wiring"}
     assert {rule.reason for rule in diagnosis.rules if not rule.asked} == {"some weights are infinite or NaN"}
 
 

@@ -55,7 +55,7 @@ def test_what_is_not_understood_contradicts_no_configuration():
     said = [finding for finding in found.findings if finding.id == "placement-flag-contradicts"]
     assert {finding.severity for finding in said} == {Severity.INFO}
     assert all("not recognised as it" in finding.message for finding in said)
-    assert [finding.id for finding in found.findings] == ["placement-flag-contradicts"]
+    assert [finding.id for finding in found.findings] == ["placement-flag-contradicts", "unknown-wiring"]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:

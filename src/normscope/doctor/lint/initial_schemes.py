@@ -161,7 +161,8 @@ def depth_factor(group: DrawnAlike, law: WidthLaw, stack: Stack) -> str:
     "1" where depth does not divide it.
     """
     wanted = law.wanted(group, stack.width)[0]
-    if law.fits(group, stack.width):
+    # Small matrices fit many laws, and one that divides nothing is the likeliest.
+    if any(one.fits(group, stack.width) for one in (law, *WIDTH_LAWS)):
         return "1"
     for said, factor in _divisors(stack):
         if group.at(wanted / factor):
