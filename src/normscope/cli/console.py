@@ -203,8 +203,10 @@ def show_what_the_terminal_has() -> None:
     """
     codecs.register_error("normscope", _alike)
     for stream in (sys.stdout, sys.stderr):
+        # A stream that another terminal was put under while it stood cannot be changed, and may write what it can.
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="normscope")
+            with contextlib.suppress(OSError):
+                stream.reconfigure(errors="normscope")
 
 
 _ALIKE = str.maketrans("▁▂▃▄▅▆▇█▲×┐┘—–−…·√‖←→≤≥≈∞∈’‘“”", "_.-:=+*#^x||---.*v|<><>~8e''\"\"")
