@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from normscope.errors import UserError
+from normscope.limits.ours import MARK
 from normscope.runs import config as resolving
 from normscope.runs import run
 from normscope.tasks.translation import task as translating
@@ -117,12 +118,11 @@ def test_what_a_kill_left_before_the_run_began_is_cleared_away(tmp_path: Path, s
         (folder / left).mkdir(parents=True)
     (folder / ".lock").touch()
     (folder / ".unfinished-vocabularies/source.json").write_text("{")
-    (folder / ".unfinished-config.toml").write_text("[mod")
-    (folder / "vocabularies/half").write_text("half")
+    for left in (".unfinished-vocabularies", "vocabularies"):
+        (folder / left / MARK).touch()
     run.train_run(tiny(*SHORT), folder)
     assert result(folder, 12) == result(short, 12)
     assert not leftovers(folder)
-    assert not (folder / "vocabularies/half").exists()
 
 
 @pytest.mark.parametrize("content", [["notes.txt"], ["checkpoints/step-100/model.pt"], ["vocabularies/de.txt", "a.py"]])
