@@ -23,10 +23,13 @@ def found_in(looked_at: Patient) -> list[Finding]:
 
 
 def is_among(path: str, where: str) -> bool:
-    """Whether a finding tells of a path, or of the start of one; it tells blocks by spans, as in blocks.[0–3].f."""
-    first = re.sub(r"\[(\d+).*?\]", r"\1", where)
-    any_number = re.sub(r"\\\[.*?\\\]", r"\\d+", re.escape(where))
-    return path in first or re.match(any_number, path) is not None
+    """Whether a finding tells of a path, or of the start of one; it tells blocks by spans, as in blocks.[0–3, 7].f."""
+    span = re.search(r"\[(.*?)\]", where)
+    if span is None:
+        return path in where
+    ends = [[int(end) for end in part.split("–")] for part in span[1].split(", ")]
+    numbers = [number for first, *last in ends for number in range(first, (last or [first])[0] + 1)]
+    return any(is_among(path, where.replace(span[0], str(number), 1)) for number in numbers)
 
 
 @pytest.mark.parametrize("name", BUGS)

@@ -15,6 +15,7 @@ import pytest
 
 from normscope import files
 from normscope.errors import UserError
+from normscope.limits.ours import MARK
 from normscope.runs import run
 from normscope.train import RunFolder, checkpoint
 from normscope.train.saving import Saving
@@ -30,7 +31,7 @@ class Disk:
         self.root, self.failing, self.failing_line = root, -1, ""
         self.number, self.done = errno.EIO, list[str]()
         self.pruning, self.tolerated = False, set[int]()
-        """Whether old checkpoints are being removed, with which the run goes on where that cannot be, and when."""
+        """Whether what is of no use is being removed, with which the run goes on where that cannot be, and when."""
 
     def operation(self, name: str, path: Any) -> None:
         path = f"/proc/self/fd/{path}" if isinstance(path, int) else os.fspath(path)
@@ -38,7 +39,8 @@ class Disk:
         if not path.startswith(str(self.root)):
             return
         self.done.append(f"{name} {path}")
-        if self.pruning:
+        # A mark that stays in a folder in its place says nothing there.
+        if self.pruning or (name == "unlink" and path.endswith(MARK)):
             self.tolerated.add(len(self.done) - 1)
         if len(self.done) - 1 == self.failing or self.done[-1] == self.failing_line:
             raise OSError(self.number, os.strerror(self.number), path if name != "fsync" else None)
@@ -56,15 +58,20 @@ def watched(root: Path) -> Iterator[Disk]:
 
         return call
 
-    prune = Saving.prune
+    def removing(real: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
+            before, disk.pruning = disk.pruning, True
+            try:
+                real(*arguments)
+            finally:
+                disk.pruning = before
 
-    def pruned(saving: Saving) -> None:
-        disk.pruning = True
-        prune(saving)
-        disk.pruning = False
+        return call
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Saving, "prune", pruned)
+        patch.setattr(Saving, "prune", removing(Saving.prune))
+        for name in ("_discard", "_remove"):  # of unfinished work: what the disk refuses is cleared away later
+            patch.setattr(files, name, removing(getattr(files, name)))
         for name in ("open", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "scandir", "listdir", "stat"):
             patch.setattr(os, name, wrapped(name, getattr(os, name)))
         patch.setattr(io, "open", wrapped("open", io.open))
@@ -84,12 +91,11 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.raises(RuntimeError):
         run.train_run(tiny(*SETTINGS), folder, listeners=[stop])
     (folder / "checkpoints/.unfinished-step-7").mkdir()
-    (folder / ".unfinished-page").touch()
+    (folder / ".unfinished-page-0123abcd").touch()
     return folder
 
 
-KINDS = ("open", "stat", "scandir", "fsync", "mkdir", "rename")
-"""Removals are of old checkpoints alone, and cost a note."""
+KINDS = ("open", "stat", "scandir", "unlink", "fsync", "mkdir", "rename")
 
 
 def test_an_operation_of_each_kind_fails_in_one_line_and_costs_no_checkpoint(half: Path, tmp_path: Path) -> None:
@@ -99,6 +105,8 @@ def test_an_operation_of_each_kind_fails_in_one_line_and_costs_no_checkpoint(hal
         run.train_run(tiny(*SETTINGS), whole)
     wanted, operations, tolerated = result(whole, 8), disk.done, disk.tolerated
     dice, notes = random.Random(5), list[str]()
+    # Folders are removed alone that are of no use.
+    assert {n for n, line in enumerate(operations) if line.startswith("rmdir")} <= tolerated
     for kind in KINDS:
         folder = Path(shutil.copytree(half, tmp_path / kind))
         numbers = [n for n, line in enumerate(operations) if line.startswith(kind) and n not in tolerated]

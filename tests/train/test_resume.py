@@ -118,11 +118,19 @@ def test_what_a_kill_left_before_the_run_began_is_cleared_away(tmp_path: Path, s
         (folder / left).mkdir(parents=True)
     (folder / ".lock").touch()
     (folder / ".unfinished-vocabularies/source.json").write_text("{")
-    for left in (".unfinished-vocabularies", "vocabularies"):
-        (folder / left / MARK).touch()
+    (folder / ".unfinished-vocabularies" / MARK).touch()
+    (folder / ".unfinished-config.toml-0123abcd").write_text("[mod")
     run.train_run(tiny(*SHORT), folder)
     assert result(folder, 12) == result(short, 12)
     assert not leftovers(folder)
+
+
+def test_a_file_among_vocabularies_that_is_not_ours_stays(tmp_path: Path) -> None:
+    (tmp_path / "vocabularies").mkdir()
+    (tmp_path / "vocabularies/half").write_text("half")
+    with pytest.raises(UserError, match="half was not written by NormScope, and stays"):
+        run.train_run(tiny(*SHORT), tmp_path)
+    assert (tmp_path / "vocabularies/half").read_text() == "half"
 
 
 @pytest.mark.parametrize("content", [["notes.txt"], ["checkpoints/step-100/model.pt"], ["vocabularies/de.txt", "a.py"]])

@@ -8,7 +8,7 @@ from torch import nn
 
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
-from ..trace.operations import Trace
+from ..trace.operations import Trace, memory_of
 from .branches import BranchKind
 from .refined import bits
 
@@ -178,5 +178,5 @@ def _goes_around(graph: Graph, source: int, end: int) -> bool:
 
 def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
     """Names of the parameters that no operation of a forward pass read, in the model's order."""
-    read = {value.tensor.untyped_storage()._cdata for value in trace.values if value.op == "leaf"}
-    return tuple(name for name, weight in model.named_parameters() if weight.untyped_storage()._cdata not in read)
+    read = {memory_of(value.tensor) for value in trace.values if value.op == "leaf"}
+    return tuple(name for name, weight in model.named_parameters() if memory_of(weight) not in read)

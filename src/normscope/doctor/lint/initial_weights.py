@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...placement import Placement, Site, StackShape
+from ..observe.parameters import size_of
 from ..record import Sublayer
 from .patient import Patient, parameters_by_name
 from .structure import shape_of
@@ -89,21 +90,17 @@ _APART = 1.3
 
 def _together(name: str, parts: Sequence[Tensor]) -> list[WeightMatrix]:
     """The parts of a packed matrix in which they are interleaved, in order of their rows' sizes; none where not so."""
-    sizes = [_size(part) for part in parts]
+    sizes = [size_of(part) for part in parts]
     rows = torch.cat(list(parts)).double()
     ordered = rows[rows.square().mean(1).argsort()].chunk(len(parts))
-    spread = _size(ordered[-1]) / max(_size(ordered[0]), 1e-300)
+    spread = size_of(ordered[-1]) / max(size_of(ordered[0]), 1e-300)
     if max(sizes) > _APART * min(sizes) or spread < _APART**2 or rows.shape[1] < 32:
         return []
     return [_whole(name, part) for part in ordered]
 
 
 def _whole(name: str, weight: Tensor) -> WeightMatrix:
-    return WeightMatrix(parameter=name, deviation=_size(weight), outputs=weight.shape[0], inputs=weight.shape[1])
-
-
-def _size(weight: Tensor) -> float:
-    return float(torch.linalg.vector_norm(weight.float())) / math.sqrt(weight.numel())
+    return WeightMatrix(parameter=name, deviation=size_of(weight), outputs=weight.shape[0], inputs=weight.shape[1])
 
 
 MatrixRole = Literal["query", "key", "value", "output", "ffn_in", "ffn_out"]

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-import torch
 from torch import Tensor, nn
 
+from ..observe.parameters import size_of
 from ..record import Stack
+from .structure import by_kind
 
 _ONE_STEP = 0.8
 """Of the whole change over depth: a law l^p makes at most 0.63 of it in one step, an odd block nearly all."""
@@ -96,13 +97,6 @@ def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
             yield {own[number]: tensors[own[number]] for number in sorted(own)}
 
 
-def size_of(tensor: Tensor) -> float:
-    """Root mean square of its entries, in float64; NaN of none, and on the meta device."""
-    if tensor.is_meta or not tensor.numel() or tensor.is_sparse:
-        return math.nan
-    return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)) / math.sqrt(tensor.numel())
-
-
 def odd_weights(model: nn.Module, *, apart: float) -> list[OddOne]:
     """Parameters whose size is unlike that of the same parameter in the other blocks.
 
@@ -123,8 +117,7 @@ def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne]]:
     With what it is a factor of: "the skip" or "the branch".
     """
     found: list[tuple[str, OddOne]] = []
-    for kind in dict.fromkeys(sublayer.kind for sublayer in stack.sublayers):
-        likes = [one for one in stack.sublayers if one.kind == kind and one.block > 0]
+    for likes in by_kind(stack):
         for what, factors in (
             ("the skip", [one.skip_scale for one in likes]),
             ("the branch", [one.branch_scale for one in likes]),
@@ -144,8 +137,7 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne]:
     Not those of the first block: they may read an embedding of another size than the streams that blocks leave.
     """
     found = []
-    for kind in dict.fromkeys(sublayer.kind for sublayer in stack.sublayers):
-        likes = [one for one in stack.sublayers if one.kind == kind and one.block > 0]
+    for likes in by_kind(stack):
         sizes = [math.sqrt(one.measured.branch_square) for one in likes]
         found += odd_ones([one.name for one in likes], sizes, apart=apart)
     return [one for one in found if one.size and one.block > 1]
@@ -156,11 +148,11 @@ def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne]:
     if stack.predicted is None:
         return []
     found = []
-    both = list(zip(stack.sublayers, stack.predicted.gradient_norm, strict=True))
-    for kind in dict.fromkeys(sublayer.kind for sublayer in stack.sublayers):
-        likes = [(one, theory) for one, theory in both if one.kind == kind and one.block > 0 and theory]
-        ratios = [(one.measured.gradient_norm or 0.0) / theory for one, theory in likes if theory]
-        found += odd_ones([one.name for one, _ in likes], ratios, apart=apart)
+    theory = {id(one): norm for one, norm in zip(stack.sublayers, stack.predicted.gradient_norm, strict=True) if norm}
+    for likes in by_kind(stack):
+        known = [one for one in likes if id(one) in theory]
+        ratios = [(one.measured.gradient_norm or 0.0) / theory[id(one)] for one in known]
+        found += odd_ones([one.name for one in known], ratios, apart=apart)
     return [one for one in found if one.size]
 
 
@@ -209,8 +201,8 @@ def odd_parameters(
 def odd_precisions(stack: Stack) -> list[OddState]:
     """Sub-layers that compute in another dtype than those of their kind in most other blocks."""
     found = []
-    for kind in dict.fromkeys(sublayer.kind for sublayer in stack.sublayers):
-        likes = [one for one in stack.sublayers if one.kind == kind and one.block > 0 and one.measured.precision]
+    for kind in by_kind(stack):
+        likes = [one for one in kind if one.measured.precision]
         states = [one.measured.precision for one in likes]
         by_block = odd_states({str(place): state for place, state in enumerate(states)})
         found += [replace(one, name=likes[one.block - 1].name, block=likes[one.block - 1].block) for one in by_block]

@@ -16,6 +16,12 @@ def in_blocks(stack: Stack) -> list[Sublayer]:
     return [sublayer for sublayer in stack.sublayers if sublayer.block > 0]
 
 
+def by_kind(stack: Stack) -> list[list[Sublayer]]:
+    """The same, those of one kind together, in the order of depth."""
+    kinds = dict.fromkeys(one.kind for one in in_blocks(stack))
+    return [[one for one in in_blocks(stack) if one.kind == kind] for kind in kinds]
+
+
 def kinds_of(stack: Stack) -> list[SublayerKind]:
     """The sub-layers of a block, in order, in the registry's words."""
     of_first = [sublayer.kind for sublayer in stack.sublayers if sublayer.block == 1]

@@ -22,6 +22,7 @@ from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, Ref, TracedValue
 from .batches import padding_in
+from .parameters import size_of
 from .weights import matrix_gain
 
 # B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of a head
@@ -159,10 +160,7 @@ def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | No
     made = {"queries": query, "keys": key}
     if place.values is not None:
         made["values"] = _factor(graph, place.values, None)
-    rms = [
-        float(torch.linalg.vector_norm(values[n].tensor, dtype=torch.float32)) / values[n].tensor.numel() ** 0.5
-        for n in (place.queries, place.keys)
-    ]
+    rms = [size_of(values[n].tensor) for n in (place.queries, place.keys)]
     return AttentionMeasurements(
         head_width=width,
         keys=float(count[enough].mean()),

@@ -5,16 +5,15 @@ reads them may come of another table.
 """
 
 # N = tokens, D = width
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor, nn
 
 from ..record import OutputMatrix, Table
 from ..trace.graph import Graph
-from ..trace.operations import Origin, Ref
+from ..trace.operations import Origin, Ref, memory_of, names_by_memory
+from .parameters import size_of
 
 _LONGEST = 24
 """Steps between the last product and the output, such as those of a cap on logits."""
@@ -25,7 +24,7 @@ class Ends:
 
     def __init__(self, model: nn.Module, graph: Graph) -> None:
         self._graph = graph
-        self._names = {weight.untyped_storage()._cdata: name for name, weight in model.named_parameters()}
+        self._names = names_by_memory(model.named_parameters())
         self._made_from: defaultdict[int, set[int]] = defaultdict(set)
         """Of a value what is made from it, whether it depends on the model's input or not."""
         for value in graph.values:
@@ -45,7 +44,7 @@ class Ends:
                 continue
             joined, name = self._joined(value.number), self._name(value.number)
             if joined >= 0 and name is not None:
-                size = _size(value.tensor)
+                size = size_of(value.tensor)
                 yield Table(
                     name=name,
                     size=size,
@@ -68,10 +67,10 @@ class Ends:
             factor, end = self._scaled(value.number)
             yield Table(
                 name=name,
-                size=_size(values[weight.number].tensor),
+                size=size_of(values[weight.number].tensor),
                 width=value.shape[-1],
                 factor=factor,
-                rows_size=_size(values[end].tensor),
+                rows_size=size_of(values[end].tensor),
                 by_place=_counts(values[places.number].tensor),
                 joined_at=self._joined(end),
             )
@@ -128,15 +127,15 @@ class Ends:
         outputs = value.shape[-1]
         return OutputMatrix(
             name=name,
-            size=_size(weight),
+            size=size_of(weight),
             inputs=weight.numel() // outputs,
             outputs=outputs,
-            reads_size=_size(self._graph.values[before[0]].tensor),
+            reads_size=size_of(self._graph.values[before[0]].tensor),
         )
 
     def _name(self, number: int) -> str | None:
         leaves = [leaf for leaf in self._graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE]
-        names = [self._names.get(leaf.tensor.untyped_storage()._cdata) for leaf in leaves]
+        names = [self._names.get(memory_of(leaf.tensor)) for leaf in leaves]
         return names[0] if len(names) == 1 else None
 
 
@@ -144,8 +143,3 @@ def _counts(places: Tensor) -> bool:
     """Whether rows are looked up one after another, as those of positions are."""
     steps = places.detach().reshape(-1, places.shape[-1]).diff(dim=-1) if places.ndim else places
     return steps.numel() > 0 and bool((steps == 1).all())
-
-
-def _size(tensor: Tensor) -> float:
-    wide = tensor.detach().to(torch.float32)
-    return float(torch.linalg.vector_norm(wide)) / math.sqrt(max(wide.numel(), 1))

@@ -20,7 +20,7 @@ from .ends import Ends
 from .gains import norm_gains
 from .gradients import Backward, backward, with_opening
 from .parameters import flat_gates
-from .path import on_the_way, random_factors
+from .path import added_again, random_factors
 from .rewired import rewired_loss_nats
 from .streams import measured_stacks
 
@@ -114,7 +114,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
             norm_gains=norm_gains(model, graph),
             tables=ends.tables(),
             output_matrices=ends.output_matrices(),
-            added_again=on_the_way(model, graph, streams),
+            added_again=added_again(model, graph, streams),
             random_factors=random_factors(graph),
         ),
         written=[tensor for tensor, _ in graph.trace.written],

@@ -5,12 +5,12 @@ from torch import Tensor, nn
 
 from ..record import NormGain
 from ..trace.graph import Graph
-from ..trace.operations import Origin, Ref, TracedValue
+from ..trace.operations import Origin, Ref, TracedValue, memory_of, names_by_memory
 
 
 def norm_gains(model: nn.Module, graph: Graph) -> tuple[NormGain, ...]:
     """Of every norm with a trained gain a feature, in the order in which they are computed; each parameter once."""
-    names = {weight.untyped_storage()._cdata: name for name, weight in model.named_parameters()}
+    names = names_by_memory(model.named_parameters())
     found: dict[str, NormGain] = {}
     for number, norm in graph.norms.items():
         if norm.is_curve:
@@ -27,7 +27,7 @@ def _gain(graph: Graph, number: int, names: dict[int, str]) -> NormGain | None:
     leaves = [leaf for leaf in graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE]
     if len(leaves) != 1 or leaves[0].tensor.numel() != value.tensor.numel() or value.tensor.is_meta:
         return None
-    name = names.get(leaves[0].tensor.untyped_storage()._cdata)
+    name = names.get(memory_of(leaves[0].tensor))
     if name is None:
         return None
     total, own = (tensor.detach().double().flatten() for tensor in (value.tensor, leaves[0].tensor))

@@ -1,5 +1,6 @@
 """What parameters tell by themselves: those that are infinite or NaN, and gates where their curve is flat."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,15 @@ from torch import Tensor, nn
 
 from ..record import FlatGate
 from ..trace.forward import floating, is_finite
-from ..trace.operations import Origin, Trace
+from ..trace.operations import Origin, Trace, memory_of, names_by_memory
+
+
+def size_of(tensor: Tensor) -> float:
+    """Root mean square of its entries, in float64; NaN of none, and on the meta device."""
+    if tensor.is_meta or not tensor.numel() or tensor.is_sparse:
+        return math.nan
+    return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)) / math.sqrt(tensor.numel())
+
 
 FLAT = 0.01
 """Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
@@ -20,14 +29,14 @@ def flat_gates(model: nn.Module, trace: Trace) -> tuple[FlatGate, ...]:
 
     What depends on the model's input is no gate of this kind: there the slope is another for every token.
     """
-    names = {weight.untyped_storage()._cdata: name for name, weight in model.named_parameters()}
+    names = names_by_memory(model.named_parameters())
     found: dict[str, float] = {}
     for value in trace.values:
         if value.op in _SLOPES and value.origin == Origin.TRAINABLE and not value.tensor.is_meta:
             slope = _SLOPES[value.op](value.tensor.double())
             share = float((slope < FLAT).double().mean()) if slope.numel() else 0.0
             for leaf in trace.leaves(value.number):
-                name = names.get(leaf.tensor.untyped_storage()._cdata)
+                name = names.get(memory_of(leaf.tensor))
                 if name is not None and share >= 0.5:
                     found[name] = max(share, found.get(name, 0.0))
     return tuple(FlatGate(name=name, share=share) for name, share in found.items())

@@ -1,6 +1,6 @@
 """What a recorded pass does on a stream's way: stops its gradient, adds its start again, draws at random."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -11,6 +11,7 @@ from ..find.streams import Stream
 from ..trace.flow import PRODUCTS
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED
+from ..trace.operations import memory_of, names_by_memory
 from .sums import BranchSum
 
 _DRAWN = frozenset({"bernoulli", "native_dropout", "uniform", "rand", "rand_like", "normal", "randn", "randn_like"})
@@ -49,10 +50,13 @@ def precision(graph: Graph, branch: Branch) -> torch.dtype | None:
     return min((dtype for dtype in made if dtype.is_floating_point), key=lambda dtype: dtype.itemsize, default=None)
 
 
-def added_again(model: nn.Module, graph: Graph, stream: Stream) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def added_again(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """What is the same for every input, differs from token to token, and is added to a stream several times."""
-    names = {weight.untyped_storage()._cdata: name for name, weight in model.named_parameters()}
-    names |= {buffer.untyped_storage()._cdata: name for name, buffer in model.named_buffers()}
+    names = names_by_memory([*model.named_parameters(), *model.named_buffers()])
+    return tuple(found for stream in streams for found in _added_again(graph, stream, names))
+
+
+def _added_again(graph: Graph, stream: Stream, names: Mapping[int, str]) -> Iterator[tuple[str, tuple[int, ...]]]:
     groups: list[tuple[torch.Tensor, str, tuple[int, ...]]] = []
     for number in bits(stream.values):
         value, step = graph.values[number], graph.step(number)
@@ -62,14 +66,14 @@ def added_again(model: nn.Module, graph: Graph, stream: Stream) -> tuple[tuple[s
             tensor = graph.values[given].tensor
             if tensor.numel() <= stream.width or tensor.shape[-1] != stream.width:
                 continue
-            leaves = [leaf.tensor.untyped_storage()._cdata for leaf in graph.trace.leaves(given)]
+            leaves = [memory_of(leaf.tensor) for leaf in graph.trace.leaves(given)]
             name = next((names[leaf] for leaf in leaves if leaf in names), "")
             at = next((n for n, (one, *_) in enumerate(groups) if _equal(one, tensor)), None)
             if at is None:
                 groups.append((tensor, name, (number,)))
             else:
                 groups[at] = (tensor, groups[at][1] or name, (*groups[at][2], number))
-    return tuple((name, places) for _, name, places in groups if len(places) > 1)
+    yield from ((name, places) for _, name, places in groups if len(places) > 1)
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -91,8 +95,3 @@ def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
         elif multiplies and any(graph.depends(result, value.number) for result in graph.trace.results):
             found.append((value.modules[-1] if value.modules else "", value.number))
     return tuple(found)
-
-
-def on_the_way(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """`added_again` of every stream."""
-    return tuple(found for stream in streams for found in added_again(model, graph, stream))

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..find.branches import Branch
 from ..trace.flow import PRODUCTS, REARRANGING
 from ..trace.graph import Graph
-from ..trace.operations import Origin, TracedValue
+from ..trace.operations import Origin, TracedValue, memory_of, names_by_memory
 from .sums import BranchSum
 
 NOTHING = 1e-12
@@ -21,7 +21,7 @@ class ShutBranches:
 
     def __init__(self, model: nn.Module, graph: Graph) -> None:
         self._graph = graph
-        self._names: Mapping[int, str] = {_memory(buffer): name for name, buffer in model.named_buffers()}
+        self._names: Mapping[int, str] = names_by_memory(model.named_buffers())
         self._originals = {id(copy): tensor for tensor, copy in graph.trace.written}
 
     def by(self, branch: Branch, found: BranchSum) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class ShutBranches:
         if not largest <= NOTHING:
             return ()
         leaves = [self._originals.get(id(leaf.tensor), leaf.tensor) for leaf in self._graph.trace.leaves(given[0])]
-        names = [self._names[_memory(leaf)] for leaf in leaves if _memory(leaf) in self._names]
+        names = [self._names[memory_of(leaf)] for leaf in leaves if memory_of(leaf) in self._names]
         return tuple(names) or (IN_CODE,)
 
     def _stays_zero(self, value: TracedValue, zero: set[int]) -> bool:
@@ -84,8 +84,3 @@ class ShutBranches:
             added = [n for n in value.inputs if n not in factors] if value.op in PRODUCTS else []
             return any(n in zero for n in factors) and not added
         return value.op in REARRANGING and all(n in zero for n in before)
-
-
-def _memory(tensor: Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
-    return address

@@ -12,7 +12,7 @@ from ..identify.stacks import branches_of
 from ..record import RecordedPlace, Stack, SublayerMeasurements
 from ..trace.graph import Graph
 from ..trace.lanes import apart
-from ..trace.operations import Origin
+from ..trace.operations import Origin, memory_of
 from .norms import norm_uses, over_features
 from .path import precision, skip_is_stopped
 from .recipe import recipe_of
@@ -78,7 +78,7 @@ class _Uses:
         self._graph = graph
         self._names: dict[int, list[tuple[str, Tensor]]] = {}
         for name, parameter in model.named_parameters():
-            self._names.setdefault(_memory(parameter), []).append((name, parameter))
+            self._names.setdefault(memory_of(parameter), []).append((name, parameter))
         # What the pass wrote over stands in the trace as a copy.
         self._originals = {id(copy): tensor for tensor, copy in graph.trace.written}
         self._found: dict[int, tuple[str, ...]] = {}
@@ -121,15 +121,10 @@ class _Uses:
         if value.op != "leaf":
             return ()
         tensor = self._originals.get(id(value.tensor), value.tensor)
-        same_memory = self._names.get(_memory(tensor), [])
+        same_memory = self._names.get(memory_of(tensor), [])
         # Parameters may be parts of one piece of memory.
         exact = [name for name, p in same_memory if p.storage_offset() == tensor.storage_offset()]
         return tuple(exact or (name for name, _ in same_memory))
-
-
-def _memory(tensor: Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
-    return address
 
 
 # B = sequences, T = tokens of each, D = width

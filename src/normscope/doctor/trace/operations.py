@@ -1,6 +1,6 @@
 """Every tensor operation of one forward pass, as a graph whose parts can be computed again with other values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -47,6 +47,17 @@ def overlaid(tensors: Sequence[Tensor], places: Sequence[MemoryPlace]) -> Tensor
     for tensor, where in zip(tensors, places, strict=True):
         where.view(memory).copy_(tensor)
     return places[0].view(memory).clone()
+
+
+def memory_of(tensor: Tensor) -> int:
+    """What two tensors have in common that share their memory, and no others have while both are there."""
+    address: int = tensor.untyped_storage()._cdata
+    return address
+
+
+def names_by_memory(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
+    """The names of tensors, of several that share their memory the last."""
+    return {memory_of(tensor): name for name, tensor in named}
 
 
 class Origin(IntEnum):

@@ -42,7 +42,7 @@ def double_final_norm(patient: Patient) -> Iterator[Fault]:
         doubled = doubled[:-1] if spoken_of and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
         if doubled:
             yield Fault(
-                where=listed(map(_name, doubled)),
+                where=listed(_module(use.parameters) for use in doubled),
                 message=f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} times in "
                 f"{stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing but gains and shifts",
                 fix="leave one of the two norms out",
@@ -57,9 +57,9 @@ def _ends_normed(patient: Patient, number: int) -> bool:
     return formula is not None and blocks_end_normed(formula)
 
 
-def _name(use: NormUse) -> str:
+def _module(parameters: tuple[str, ...]) -> str:
     """Path of the module that a norm's parameters stand in; "" without any."""
-    return use.parameters[0].rpartition(".")[0] if use.parameters else ""
+    return parameters[0].rpartition(".")[0] if parameters else ""
 
 
 def _readers(stack: Stack, use: NormUse) -> list[Sublayer]:
@@ -110,9 +110,9 @@ def shared_norm(patient: Patient) -> Iterator[Fault]:
         if found:
             first = next(iter(found))
             yield Fault(
-                where=listed(parameters[0].rpartition(".")[0] for parameters in found),
+                where=listed(map(_module, found)),
                 message=f"{len(found)} norms of {stack.blocks} blocks are used at several places, which have weights "
-                f"of their own: {first[0].rpartition('.')[0]} at {listed(found[first], 4)}",
+                f"of their own: {_module(first)} at {listed(found[first], 4)}",
                 fix="give every sub-layer a norm of its own, and apply it there",
             )
 
@@ -141,7 +141,7 @@ def norm_over_others(patient: Patient) -> Iterator[Fault]:
             meant = features in over and len(shape) > 3
             yield Fault(
                 severity=Severity.INFO if meant else Severity.WARNING,
-                where=listed([name for name in map(_name, uses) if name] or [stack.name]),
+                where=listed([name for use in uses if (name := _module(use.parameters))] or [stack.name]),
                 message=f"{len(uses)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks take their "
                 f"statistics over {several}{' and '.join(map(str, over))} of {shape}, {sizes} numbers; the features, "
                 f"which matrices after them read, are dimension {features} alone, {shape[features]} numbers",

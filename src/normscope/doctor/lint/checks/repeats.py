@@ -10,7 +10,7 @@ from ...record import Stack, Sublayer
 from ...result import Severity
 from ..patient import Patient, listed, parameters_by_name
 from ..rule import Fault, rule
-from ..structure import in_blocks
+from ..structure import by_kind
 
 
 @rule(
@@ -28,7 +28,7 @@ def shared_blocks(patient: Patient) -> Iterator[Fault]:
     weights = parameters_by_name(patient)
     for stack in patient.stacks:
         by_blocks: defaultdict[tuple[tuple[int, ...], bool], list[Sublayer]] = defaultdict(list)
-        for likes in _likes(stack):
+        for likes in by_kind(stack):
             groups = _sharing(likes, weights)
             # One size for all groups is a scheme: one layer for all, or each for two.
             evenly = len({len(group) for group in groups}) == 1 and sum(map(len, groups)) == len(likes) > 1
@@ -51,12 +51,6 @@ def shared_blocks(patient: Patient) -> Iterator[Fault]:
                 fix="nothing, where one layer is to be used several times; else build a layer for every block, as "
                 "nn.ModuleList(Layer() for _ in range(n)) does, and call each once",
             )
-
-
-def _likes(stack: Stack) -> list[list[Sublayer]]:
-    """The sub-layers of blocks, those of one kind together."""
-    kinds = dict.fromkeys(one.kind for one in in_blocks(stack))
-    return [[one for one in in_blocks(stack) if one.kind == kind] for kind in kinds]
 
 
 def _sharing(likes: Sequence[Sublayer], weights: Mapping[str, Tensor]) -> list[list[Sublayer]]:
@@ -123,7 +117,7 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
 
 def _row(model: nn.Module, stack: Stack) -> str | None:
     """Path of the row of modules that are a stack's blocks one by one; None where no row is."""
-    for likes in _likes(stack):
+    for likes in by_kind(stack):
         parts = [one.name.split(".") for one in likes]
         for place in range(min(map(len, parts))):
             rows = {".".join(path[:place]) for path in parts}

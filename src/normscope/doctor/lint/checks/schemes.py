@@ -6,6 +6,7 @@ from statistics import fmean
 
 from ....placement import named
 from ....placement.printing import ranges
+from ...observe.parameters import size_of
 from ...record import Stack
 from ...result import Severity
 from ..initial_schemes import (
@@ -18,7 +19,6 @@ from ..initial_schemes import (
     split_in_two,
     width_law,
 )
-from ..likes import size_of
 from ..patient import Patient, at_initialisation, initial_weights, listed
 from ..rule import Fault, rule
 
