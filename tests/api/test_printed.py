@@ -77,6 +77,9 @@ def test_a_diagnosis_is_ascii_where_python_prints_nothing_else(monkeypatch) -> N
 
     monkeypatch.setattr(sys, "stdout", Stdout())
     assert str(found).isascii()
+    # By letters that are like them, as the command line writes it.
+    assert "stream E|x|^2/d" in str(found)
+    assert "?" not in str(found)
 
 
 def test_a_prediction(printed) -> None:

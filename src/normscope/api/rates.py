@@ -67,11 +67,11 @@ class LossOverRate:
     def best_interval(self) -> RateRange | None:
         """The 95 % interval of the best rate by the scatter over the last batches, which all runs share; None where the
         best is the grid's first or last rate and so may lie beyond, or where all diverged."""
-        if self.best_rate is None or self.best_rate in (self.rates[0], self.rates[-1]):
-            return None
-        found = jackknife(range(_LAST), self._lowest)
-        middle, half = math.log10(self.best_rate), float(found.half_width)
+        # Logarithms are compared: a rate that is taken back from its own may differ in the last digit.
         ends = math.log10(self.rates[0]), math.log10(self.rates[-1])
+        if all(self.diverged) or (middle := self._lowest(range(_LAST))) in ends:
+            return None
+        half = float(jackknife(range(_LAST), self._lowest).half_width)
         return RateRange(low=10 ** max(ends[0], middle - half), high=10 ** min(ends[1], middle + half))
 
     @property

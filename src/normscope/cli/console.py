@@ -1,15 +1,12 @@
 """What the terminal shows while work is under way: a live display for a person, lines of text for a file or a pipe."""
 
-import codecs
 import contextlib
 import io
 import math
 import os
-import re
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from types import TracebackType
@@ -18,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..report.terminal import LIKE_LETTERS
 from ..report.words import duration, printable
 
 if TYPE_CHECKING:
@@ -201,31 +199,11 @@ def show_what_the_terminal_has() -> None:
 
     One for one, so that lines keep their length.
     """
-    codecs.register_error("normscope", _alike)
     for stream in (sys.stdout, sys.stderr):
         # A stream that another terminal was put under while it stood cannot be changed, and may write what it can.
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):
-                stream.reconfigure(errors="normscope")
-
-
-_ALIKE = str.maketrans("▁▂▃▄▅▆▇█▲×┐┘—–−…·√‖←→≤≥≈∞∈’‘“”", "_.-:=+*#^x||---.*v|<><>~8e''\"\"")
-
-
-def _alike(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    letters = error.object[error.start : error.end].translate(_ALIKE)
-    return "".join(map(_ascii_letter, letters)), error.end
-
-
-def _ascii_letter(letter: str) -> str:
-    """Of a Greek letter the first of its name, of one with an accent that without, else a question mark."""
-    greek = re.match("GREEK (SMALL|CAPITAL) LETTER (.)", unicodedata.name(letter, ""))
-    if greek:
-        return greek[2].lower() if greek[1] == "SMALL" else greek[2]
-    plain = unicodedata.normalize("NFKD", letter)[:1]
-    return plain if plain.isascii() else "?"
+                stream.reconfigure(errors=LIKE_LETTERS)
 
 
 _SHOWN_AFTER_SECONDS = 1.0

@@ -1,8 +1,11 @@
 """What a terminal shows, as plain text for `print`: its columns, its letters, and no colours."""
 
+import codecs
 import io
+import re
 import shutil
 import sys
+import unicodedata
 
 from rich.console import Console, RenderableType
 
@@ -10,7 +13,7 @@ from rich.console import Console, RenderableType
 def plain_text(*shown: RenderableType) -> str:
     """Each below the other, as wide as the terminal, or 80 columns without one; in ASCII where it has nothing else."""
     letters = getattr(sys.stdout, "encoding", None) or "utf-8"
-    file = io.TextIOWrapper(io.BytesIO(), encoding=letters, errors="replace", newline="\n")
+    file = io.TextIOWrapper(io.BytesIO(), encoding=letters, errors=LIKE_LETTERS, newline="\n")
     width = shutil.get_terminal_size((80, 24)).columns
     console = Console(file=file, width=width, color_system=None, highlight=False, markup=False, emoji=False)
     for one in shown:
@@ -18,3 +21,28 @@ def plain_text(*shown: RenderableType) -> str:
     file.flush()
     text = file.buffer.getvalue().decode(letters)
     return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+_ALIKE = str.maketrans("▁▂▃▄▅▆▇█▲×┐┘—–−…·√‖←→≤≥≈∞∈’‘“”", "_.-:=+*#^x||---.*v|<><>~8e''\"\"")
+
+
+def _alike(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end].translate(_ALIKE)
+    return "".join(map(_ascii_letter, letters)), error.end
+
+
+def _ascii_letter(letter: str) -> str:
+    """Of a Greek letter the first of its name, of one with an accent that without, else a question mark."""
+    greek = re.match("GREEK (SMALL|CAPITAL) LETTER (.)", unicodedata.name(letter, ""))
+    if greek:
+        return greek[2].lower() if greek[1] == "SMALL" else greek[2]
+    plain = unicodedata.normalize("NFKD", letter)[:1]
+    return plain if plain.isascii() else "?"
+
+
+LIKE_LETTERS = "normscope"
+"""How a stream writes what its encoding has not, as `errors`: by like letters, one for one, so that lines keep their
+length."""
+codecs.register_error(LIKE_LETTERS, _alike)
