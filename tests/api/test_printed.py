@@ -46,13 +46,15 @@ def shown(found: object) -> str:
     return str(found)
 
 
-def test_a_diagnosis(printed, tmp_path: Path) -> None:
-    (tmp_path / "made.py").write_text(MODEL)
-    there = printed("doctor", f"{tmp_path}/made.py:build", "--fail-on", "error")
+def test_a_diagnosis(printed, tmp_path: Path, monkeypatch) -> None:
+    # A short name: the command that the terminal suggests shall not push a finding below the report's last line.
+    monkeypatch.chdir(tmp_path)
+    Path("made.py").write_text(MODEL)
+    there = printed("doctor", "made.py:build", "--fail-on", "error")
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     model, x = nn.TransformerEncoder(layer, 3), torch.linspace(-2, 2, 160).sin().view(2, 5, 16)
-    found = normscope.diagnose(model, x, target=f"TransformerEncoder ({tmp_path}/made.py:build)")
+    found = normscope.diagnose(model, x, target="TransformerEncoder (made.py:build)")
     assert shown(normscope.diagnose(model, x, advise=False)) != there
     # A command that the terminal suggests names the user's own target, which Python does not know.
     command = re.compile(r"normscope\s+doctor.*?tests\s+it", re.DOTALL)

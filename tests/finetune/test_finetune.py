@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import normscope
 from normscope.compare.compare import alone
 from normscope.compare.state import CellState
 from normscope.errors import UserError
@@ -266,7 +267,7 @@ def test_the_search_runs_every_setting_once_and_the_best_with_every_seed(
     kept = {cell.name: len(list(cell.folder.checkpoints.iterdir())) for cell in [*found.searched, *found.best]}
     assert {name for name, count in kept.items() if count} == {cell.name for cell in found.best}
     written = json.loads((tmp_path / "results.json").read_text())
-    assert written == json.loads(json.dumps(found.to_json()))
+    assert written == {"normscope": normscope.__version__, **json.loads(json.dumps(found.to_json()))}
     assert written["start"]["update"] == 2
     assert [row["accuracy"] for row in written["searched"]] == [0.5, 0.5, 0.8, 0.5]
     assert written["positive_label"] == "same"
