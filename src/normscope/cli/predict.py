@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
+from .options import described_by
 from .shared import Imports, PlacementWords, placement_names, refuse_other_picture, run_imports, write_text
 
 if TYPE_CHECKING:
@@ -17,26 +18,23 @@ if TYPE_CHECKING:
     Fitted = dict[str, Exponent]
 
 
+@described_by("theory/settings.py:ModelSetting")
 def predict(
     placements: PlacementWords = None,
     placement: Annotated[
         list[str], typer.Option(metavar="NAME,…", help="The former way to give the names.", hidden=True)
     ] = [],  # noqa: B006
-    stack: Annotated[str, typer.Option(help="Stack to predict: encoder, decoder or encoder-decoder.")] = "encoder",
-    blocks: Annotated[int, typer.Option(help="Number of blocks of each stack.")] = 6,
-    width: Annotated[int, typer.Option(help="Width of the model.")] = 512,
+    *,
+    stack: str,
+    blocks: int,
+    width: int,
     ffn_width: Annotated[int | None, typer.Option(help="Inner width of the feed-forward.  [default: --width]")] = None,
-    heads: Annotated[int, typer.Option(help="Number of attention heads.")] = 1,
-    tokens: Annotated[int, typer.Option(help="Number of tokens of the sequence.")] = 16,
-    vocabulary: Annotated[int, typer.Option(help="Number of rows of the output projection.")] = 10_000,
-    setting: Annotated[
-        str,
-        typer.Option(
-            help="Initial weights and embedding: theory, paper, another scheme such as normal-0.02, or as-placement."
-        ),
-    ] = "theory",
-    activation: Annotated[str, typer.Option(help="Activation of the feed-forward: relu, gelu or swiglu.")] = "relu",
-    norm: Annotated[str, typer.Option(help="Norm: layer-norm, rms-norm, dyt or derf.")] = "layer-norm",
+    heads: int,
+    tokens: int,
+    vocabulary: int,
+    setting: str,
+    activation: str,
+    norm: str,
     with_exponents: Annotated[
         bool,
         typer.Option("--exponents", help="Also predict how these grow with depth, fitted over 64 to 1,024 blocks."),

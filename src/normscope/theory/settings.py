@@ -208,23 +208,30 @@ class ModelSetting:
     over all sequences. The output projection has rows of squared length 1 where it is not tied."""
 
     stack: StackKind = "encoder"
+    """Stack to predict: encoder, decoder or encoder-decoder."""
     blocks: int = 6
-    """Of each stack."""
+    """Number of blocks of each stack."""
     width: int = 512
+    """Width of the model."""
     ffn_width: int = 512
+    """Inner width of the feed-forward."""
     heads: int = 1
+    """Number of attention heads."""
     tokens: int = 16
-    """Of a sequence: of the target in an encoder-decoder."""
+    """Number of tokens of a sequence: of the target in an encoder-decoder."""
     source_tokens: int | None = None
     """Of a source sequence, where it is not as long as the target."""
     sequences: int = 1
     """Of the batch that the loss is a mean over."""
     vocabulary: int = 10_000
-    """Rows of the output projection."""
+    """Number of rows of the output projection."""
     setting: str = "theory"
-    """Initial weights and embedding: theory, paper or another of `SETTINGS`; as-placement for each source's own."""
+    """Initial weights and embedding: theory, paper, another scheme such as normal-0.02, or as-placement for each
+    source's own."""
     activation: Activation = "relu"
+    """Activation of the feed-forward: relu, gelu or swiglu."""
     norm: Norm = "layer-norm"
+    """Norm: layer-norm, rms-norm, dyt or derf."""
     tied: bool = True
     """Whether the output projection is the input's embedding, in settings whose embedding has rows."""
     dropout: float = 0.0
