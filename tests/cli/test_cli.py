@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from normscope.data.opening import open_corpus
 from normscope.runs import run
 from normscope.runs.trained import SCORES
 from normscope.train import RunFolder
-from tiny import MY_PLACEMENT, SHORT, finish, flip, options, result, start, steps, tiny
+from tiny import MY_PLACEMENT, SHORT, finish, flip, options, result, steps, tiny
 
 
 class Called:
@@ -256,14 +255,6 @@ def test_mistakes_in_evaluating(call: Call, trained: Path, tmp_path: Path) -> No
     assert_mistake(call("evaluate", trained, "--split", "train"), "no split 'train' to evaluate on; it has valid, test")
     assert_mistake(call("evaluate", trained, "--save", tmp_path), "is a folder")
     assert_mistake(call("evaluate", trained, "--output", tmp_path / "a/b"), "its folder does not exist")
-
-
-def test_version_and_help_answer_without_torch() -> None:
-    code, out, _ = finish(start("--version"))
-    assert code == 0
-    assert out.startswith("normscope ")
-    program = "import sys, normscope.cli.main; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"False\n"
 
 
 def test_stopping_a_process_saves_and_ends_with_143(tmp_path: Path) -> None:

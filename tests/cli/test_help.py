@@ -13,13 +13,13 @@ import pytest
 from typer.main import get_command
 
 from normscope.cli import doctor
-from normscope.cli.main import app
+from normscope.cli.main import command_line
 from normscope.cli.shared import VERBS, refuse_unwritable
 from normscope.doctor.advise.probe import LEAST_UPDATES
 from normscope.doctor.result import Severity
 from normscope.errors import UserError
 
-APP: Any = get_command(app)
+APP: Any = get_command(command_line())
 
 
 def commands(group: Any = APP, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -66,6 +66,33 @@ def test_help_fits_eighty_columns_cuts_nothing_and_has_an_example_that_parses(
         command = command.commands[words.pop(0)]
     # Raises where an option or a value is not one that the verb takes.
     command.make_context("normscope", words)
+
+
+ASKED = """
+import sys
+from normscope.cli import main
+slow = ("torch", "numpy", "rich", "matplotlib", "jinja2")
+for line in sys.stdin:
+    sys.argv = ["normscope", *line.split()]
+    try:
+        main.main()
+    except SystemExit as end:
+        assert not end.code, end.code
+    others = [name for name in sys.modules if name.startswith("normscope.cli.")]
+    print(*(name for name in slow if name in sys.modules), len(others), file=sys.stderr)
+"""
+
+
+def test_version_and_help_answer_without_what_is_slow_to_import() -> None:
+    """Help of the doctor, which comes first, needs no file of another verb: console, main, shared and its own."""
+    lines = ["doctor --help", "--version", "--help", *(" ".join(path) + " --help" for path in EVERY)]
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED], input="\n".join(lines), capture_output=True, text=True, check=True
+    )
+    imported = done.stderr.splitlines()
+    assert imported[0] == "4"
+    assert [line for line in imported if not line.isdigit()] == []
+    assert len(imported) == len(lines)
 
 
 def test_every_verb_stands_in_one_group_in_the_order_of_the_list(

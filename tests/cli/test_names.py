@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from normscope.cli.main import app, main
+from normscope.cli.main import command_line, main
 from normscope.cli.shared import complete_placements, placement_names
 from normscope.errors import UserError
 from normscope.placement import registered
@@ -110,8 +110,8 @@ def test_a_shell_is_answered_without_torch():
     """What bash asks when the tab key is pressed after `normscope predict deepn`."""
     asked = {"_NORMSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": "normscope predict deepn", "COMP_CWORD": "2"}
     code = (
-        "import sys; from normscope.cli.main import app\n"
-        "try: app(prog_name='normscope')\n"
+        "import sys; from normscope.cli.main import command_line\n"
+        "try: command_line()(prog_name='normscope')\n"
         "finally: print('torch' in sys.modules)"
     )
     command = [sys.executable, "-c", code]
@@ -124,6 +124,7 @@ def test_without_a_verb_a_newcomer_is_told_where_to_start(normscope):
     assert (code, err) == (0, "")
     verbs = [line.split()[1] for line in out.splitlines() if line.startswith("  normscope ")]
     assert verbs == ["demo", "doctor", "predict", "placements", "choose", "compare"]
+    app = command_line()
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
     assert set(verbs) <= known
     assert max(map(len, out.splitlines())) <= 120

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 import normscope
-from normscope.cli.main import app
+from normscope.cli.main import command_line
 from normscope.cli.options import described_by, explanations, parameters_of
 from normscope.data.documents.prepare import DocumentsConfig
 from normscope.data.parallel.preparation import PrepareConfig
@@ -51,7 +51,7 @@ def test_fields_have_the_defaults_of_the_class(file: str, config: Any) -> None:
 
 
 def test_compare_runs_with_the_defaults_of_the_function() -> None:
-    verb: Any = get_command(app)
+    verb: Any = get_command(command_line())
     defaults = {option.name: option.default for option in verb.commands["compare"].params}
     signature = inspect.signature(normscope.compare).parameters
     shared = defaults.keys() & signature.keys() - {"placements", "settings"}

@@ -164,8 +164,9 @@ def test_what_it_refuses_in_one_line(normscope, arguments, message):
 def test_no_torch_is_needed():
     """Loading it would take longer than every prediction."""
     program = (
-        "import sys; from normscope.cli.main import app; "
-        "app(['predict', 'pre-ln', '--blocks', '4', '--width', '64', '--json'], standalone_mode=False); "
+        "import sys; from normscope.cli.main import command_line; "
+        "words = ['predict', 'pre-ln', '--blocks', '4', '--width', '64', '--json']; "
+        "command_line('predict')(words, standalone_mode=False); "
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

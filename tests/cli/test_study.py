@@ -73,9 +73,9 @@ def test_help_needs_no_torch(words: list[str]):
     """It takes seconds to import."""
     code = f"""
 import sys
-from normscope.cli.main import app
+from normscope.cli.main import command_line
 try:
-    app(["study", *{words!r}])
+    command_line("study")(["study", *{words!r}])
 except SystemExit:
     pass
 print("torch" in sys.modules)

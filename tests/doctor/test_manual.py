@@ -8,7 +8,7 @@ import torch
 import typer.main
 from torch import nn
 
-from normscope.cli.main import app
+from normscope.cli.main import command_line
 from normscope.doctor.lint.linter import RULES
 from normscope.monitor import Monitor
 from normscope.optim import OPTIMIZERS
@@ -22,7 +22,7 @@ def section(title: str) -> str:
 
 
 def options() -> set[str]:
-    doctor = typer.main.get_command(app).commands["doctor"]  # type: ignore[attr-defined]
+    doctor = typer.main.get_command(command_line()).commands["doctor"]  # type: ignore[attr-defined]
     return {name for parameter in doctor.params for name in parameter.opts if name.startswith("--")}
 
 

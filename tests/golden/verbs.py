@@ -25,7 +25,7 @@ def helps(tree: Path) -> Items:
     """Help of every verb, and the listings of placements."""
     import typer
 
-    from normscope.cli.main import app
+    from normscope.cli.main import command_line
 
     def verbs(command: object, words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         found = {" ".join(words) or "normscope": words}
@@ -36,7 +36,10 @@ def helps(tree: Path) -> Items:
     def help_of(words: tuple[str, ...]) -> Callable[[Desk], None]:
         return lambda desk: _ignored(desk.said("help", *words, "--help"))
 
-    items = {name.replace(" ", "-"): help_of(words) for name, words in verbs(typer.main.get_command(app), ()).items()}
+    items = {
+        name.replace(" ", "-"): help_of(words)
+        for name, words in verbs(typer.main.get_command(command_line()), ()).items()
+    }
     listings: dict[str, tuple[object, ...]] = {
         "start": (),
         "version": ("--version",),
@@ -108,9 +111,9 @@ def studies(tree: Path) -> Items:
     """Every study at scale smoke."""
     import typer
 
-    from normscope.cli.main import app
+    from normscope.cli.main import command_line
 
-    listed = typer.main.get_command(app).commands["study"].commands  # type: ignore[attr-defined]
+    listed = typer.main.get_command(command_line()).commands["study"].commands  # type: ignore[attr-defined]
 
     def study(name: str) -> Callable[[Desk], None]:
         def item(desk: Desk) -> None:

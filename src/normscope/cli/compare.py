@@ -145,7 +145,7 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning |
 
     run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
     command = shlex.join(["normscope", *sys.argv[1:]])
-    with GridDisplay(stderr) as display:
+    with GridDisplay(stderr()) as display:
         done = run(base, grid, folder, watch=display, say=say, command=command, **options)
     end_of(done)
 

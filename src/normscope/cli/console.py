@@ -8,17 +8,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from textwrap import wrap
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..report.terminal import LIKE_LETTERS
 from ..report.words import duration, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..history.explain import Explanation
 
 
@@ -57,14 +57,21 @@ class _Stderr:
         return self._file.fileno()
 
 
-stderr = Console(file=cast(IO[str], _Stderr()), stderr=True, highlight=False, markup=False, emoji=False)
+@cache
+def stderr() -> "Console":
+    """Standard error, the same object for all who write to it; `--help` does not wait for rich."""
+    from rich.console import Console
+
+    return Console(file=cast(IO[str], _Stderr()), stderr=True, highlight=False, markup=False, emoji=False)
 
 
 _PIPED_COLUMNS, _LEAST_COLUMNS = 100, 40
 
 
-def standard_output() -> Console:
+def standard_output() -> "Console":
     """Standard output, as wide as the terminal or COLUMNS say; a pipe of which neither is known has 100."""
+    from rich.console import Console
+
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = _PIPED_COLUMNS
@@ -79,7 +86,9 @@ def columns() -> int:
 class TrainDisplay:
     """The progress of a run: a bar on a terminal; elsewhere a line every ten seconds and one for every validation."""
 
-    def __init__(self, console: Console, title: str) -> None:
+    def __init__(self, console: "Console", title: str) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
         self.console, self.title, self._last_plain, self._first = console, title, -math.inf, 0
         self.bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -136,7 +145,9 @@ class StageDisplay:
     A stage whose parts take long says how much time is left, at the pace since it was first shown.
     """
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
         self.console, self.clock = console, clock
         self._tasks, self._first, self._last_plain = dict[str, Any](), dict[str, tuple[float, int]](), clock()
         self.bar = Progress(
@@ -177,7 +188,7 @@ class StageDisplay:
 
 def say(text: str) -> None:
     """Print a note for the user, without breaking its lines."""
-    stderr.print(text, soft_wrap=True)
+    stderr().print(text, soft_wrap=True)
 
 
 def fitted(text: str) -> str:

@@ -117,7 +117,7 @@ def data_prepare(
         workers=workers,
         fields=fields,
     )
-    with StageDisplay(stderr) as display:
+    with StageDisplay(stderr()) as display:
         report = prepare(config, display)
     for line in report.summary(config):
         typer.echo(line)
@@ -171,7 +171,7 @@ def data_documents(
         field=field,
         processes=processes,
     )
-    with StageDisplay(stderr) as display:
+    with StageDisplay(stderr()) as display:
         report = prepare_documents(config, display)
     for line in report.summary():
         typer.echo(line)

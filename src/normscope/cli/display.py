@@ -9,14 +9,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
 
 from ..report.words import duration, printable, sparkline
 from .console import say
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
     from ..compare.compare import ComparisonResult
     from ..compare.state import CellState
     from ..report.comparison.contents import ComparisonPage
@@ -40,7 +40,9 @@ class GridDisplay:
     Elsewhere a line whenever a run changes its state or is validated, and every 30 seconds one about all of them.
     """
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.live import Live
+
         self.console, self.clock, self._seen, self._last_plain = console, clock, dict[str, tuple[str, int]](), clock()
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
@@ -96,8 +98,10 @@ def tally(states: Iterable["CellState[Any]"]) -> str:
     return ", ".join(f"{found[status]} {status}" for status in _LOOKED_FOR if found[status])
 
 
-def screen(states: Sequence["CellState[Any]"], console: Console, *below: RenderableType) -> RenderableType:
+def screen(states: Sequence["CellState[Any]"], console: "Console", *below: "RenderableType") -> "RenderableType":
     """The table with lines below it: all rows where they fit the terminal, else those that a reader looks for."""
+    from rich.console import Group
+
     room = max(1, console.size.height - _OTHER_LINES - len(below))
     if len(states) <= room:
         return Group(table(states, console), *below)
@@ -107,7 +111,7 @@ def screen(states: Sequence["CellState[Any]"], console: Console, *below: Rendera
     return Group(table(shown, console), f"and {len(states) - room} more: {rest}", *below)
 
 
-def table(states: Sequence["CellState[Any]"], console: Console) -> Table:
+def table(states: Sequence["CellState[Any]"], console: "Console") -> "Table":
     """A row for each run, with the course of its loss where the console has room for it."""
     bare = _table(states, 0, ascii_only=False)
     room = console.size.width - console.measure(bare).maximum - 2
@@ -117,7 +121,9 @@ def table(states: Sequence["CellState[Any]"], console: Console) -> Table:
     return _table(states, letters, ascii_only=console.options.ascii_only)
 
 
-def _table(states: Sequence["CellState[Any]"], letters: int, *, ascii_only: bool) -> Table:
+def _table(states: Sequence["CellState[Any]"], letters: int, *, ascii_only: bool) -> "Table":
+    from rich.table import Table
+
     every = [state.cell.columns() for state in states]
     # What all have in common tells none from another, and a terminal of 80 columns has no room for it.
     known = [name for name in every[0] if any(columns[name] for columns in every)]

@@ -134,7 +134,7 @@ def doctor(
     if probe is not None and no_advice:
         raise UserError("--probe makes advice and --no-advice leaves it out: give one of them")
     refuse_missing_target(target)
-    with StageDisplay(stderr) as display, LateStages(display) as watch:
+    with StageDisplay(stderr()) as display, LateStages(display) as watch:
         watch(f"reading {target}", 0, 1)
         optimizer = _known_optimizer(optimizer)
         silenced = _silenced(silence)

@@ -115,12 +115,12 @@ def _search(run: Path, pairs: "PairTask", folder: Path, space: "SearchSpace", **
     from ..finetune.finetune import finetune as run_search
 
     try:
-        with GridDisplay(stderr) as display:
+        with GridDisplay(stderr()) as display:
             found = run_search(run, pairs, folder, space=space, watch=display, **options)
     except RunsFailed as failed:
         for line in str(failed).splitlines():
-            stderr.print(f"failed: {line}", soft_wrap=True)
-        stderr.print("run the same command to try them again", soft_wrap=True)
+            stderr().print(f"failed: {line}", soft_wrap=True)
+        stderr().print("run the same command to try them again", soft_wrap=True)
         raise typer.Exit(1) from None
     for line in [*found.lines(), f"results: {folder / 'results.json'}"]:
         typer.echo(line)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -9,50 +10,58 @@ import typer
 from .. import __version__
 from ..errors import UserError
 from ..processes.surroundings import hold_lifeline
-from .compare import compare, demo
 from .console import fitted, say, show_what_the_terminal_has
-from .data import data_app
-from .doctor import doctor
-from .finetune import finetune
-from .placements import choose, placements_app
-from .predict import predict
 from .shared import Verbs
-from .study import study_app
-from .train import train
-from .trained import convert_placement, evaluate, export, generate, import_, translate
-from .tune import tune
-from .watch import report, watch
 
-# Importing torch takes seconds, so every verb imports what it needs itself and `--help` answers at once.
+_HOMES = {
+    "demo": "compare.demo",
+    "doctor": "doctor.doctor",
+    "predict": "predict.predict",
+    "placements": "placements.placements_app",
+    "choose": "placements.choose",
+    "data": "data.data_app",
+    "train": "train.train",
+    "compare": "compare.compare",
+    "tune": "tune.tune",
+    "watch": "watch.watch",
+    "report": "watch.report",
+    "evaluate": "trained.evaluate",
+    "translate": "trained.translate",
+    "generate": "trained.generate",
+    "finetune": "finetune.finetune",
+    "study": "study.study_app",
+    "export": "trained.export",
+    "import": "trained.import_",
+    "convert-placement": "trained.convert_placement",
+    "re-place": "trained.convert_placement",
+}
+"""The file of each verb in this folder, and its name there."""
+_FORMER = {"re-place"}
+"""Names that verbs had at first."""
 
-app = typer.Typer(
-    name="normscope",
-    cls=Verbs,
-    pretty_exceptions_enable=False,
-    context_settings={"max_content_width": 120},
-    rich_markup_mode=None,
-)
-app.command("demo")(demo)
-app.command("doctor")(doctor)
-app.command("predict")(predict)
-app.add_typer(placements_app, name="placements")
-app.command("choose")(choose)
-app.add_typer(data_app, name="data")
-app.command("train")(train)
-app.command("compare")(compare)
-app.command("tune")(tune)
-app.command("watch")(watch)
-app.command("report")(report)
-app.command("evaluate")(evaluate)
-app.command("translate")(translate)
-app.command("generate")(generate)
-app.command("finetune")(finetune)
-app.add_typer(study_app, name="study")
-app.command("export")(export)
-app.command("import")(import_)
-app.command("convert-placement")(convert_placement)
-# The name that the verb had at first.
-app.command("re-place", hidden=True)(convert_placement)
+
+def command_line(verb: str = "") -> typer.Typer:
+    """The command line as far as `verb` needs it: that verb alone, and all of them where there is none of the name.
+
+    Whoever types one verb does not wait for the imports of the others; each imports torch, which takes seconds, only
+    when it works, and `--help` answers at once.
+    """
+    app = typer.Typer(
+        name="normscope",
+        cls=Verbs,
+        pretty_exceptions_enable=False,
+        context_settings={"max_content_width": 120},
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(_main)
+    for name in [verb] if verb in _HOMES else _HOMES:
+        file, _, function = _HOMES[name].partition(".")
+        found = getattr(import_module(f".{file}", __package__), function)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name, hidden=name in _FORMER)(found)
+    return app
 
 
 def _version(show: bool) -> None:
@@ -83,7 +92,6 @@ normscope --install-completion."""
 """What a newcomer reads who types `normscope` alone."""
 
 
-@app.callback(invoke_without_command=True)
 def _main(
     context: typer.Context,
     version: Annotated[
@@ -123,7 +131,7 @@ def _run() -> None:
     """Raises UserError where a disk fails at a place that no narrower guard names: a look for a folder, the output."""
     try:
         try:
-            app()
+            command_line(*sys.argv[1:2])()
         finally:
             sys.stdout.flush()  # or Python would, when nobody can tell the user any more
     except BrokenPipeError:

@@ -48,7 +48,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         run_imports(imports)
         where = chosen(engine)
         torch.set_num_threads(1)  # the same bits on every number of cores
-        with StageDisplay(stderr) as display:
+        with StageDisplay(stderr()) as display:
             lines = study.run(
                 scale=scale,
                 settings=settings,

@@ -184,7 +184,7 @@ def _train(
         with ExitStack() as shown:
             listeners: list[Listener] = []
             if first:
-                listeners.append(shown.enter_context(TrainDisplay(stderr, folder.name)))
+                listeners.append(shown.enter_context(TrainDisplay(stderr(), folder.name)))
                 listeners.append(shown.enter_context(TensorBoardLog(folder / "tensorboard")))
             train_run(
                 loaded, folder, listeners=listeners, from_step=from_step, stop_when=StopRule.of(stop_when), say=speak

@@ -95,7 +95,7 @@ def tune(
     tuning = asked_tuning("peak_lr", rate_range(peak_lr), trials, trials_together, centre=base.optimizer.peak_lr)
     assert tuning is not None
     folder = out or Path("runs") / f"tune-{config.stem if config else 'default'}"
-    with GridDisplay(stderr) as display:
+    with GridDisplay(stderr()) as display:
         tuned, done = run_tuning(
             TuningTask(base=base, arms=[arm], tuning=tuning, corpus=corpus_of(base, None)),
             folder,

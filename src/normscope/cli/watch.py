@@ -105,7 +105,7 @@ def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
         return
     from .console import stderr
 
-    with WatchDisplay(stderr) as display, StopRequest() as stop:
+    with WatchDisplay(stderr()) as display, StopRequest() as stop:
         display(states)
         if page is not None:
             page.write_if_due(watched.changes)

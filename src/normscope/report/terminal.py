@@ -6,12 +6,16 @@ import re
 import shutil
 import sys
 import unicodedata
+from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
-def plain_text(*shown: RenderableType) -> str:
+def plain_text(*shown: "RenderableType") -> str:
     """Each below the other, as wide as the terminal, or 80 columns without one; in ASCII where it has nothing else."""
+    from rich.console import Console
+
     letters = getattr(sys.stdout, "encoding", None) or "utf-8"
     file = io.TextIOWrapper(io.BytesIO(), encoding=letters, errors=LIKE_LETTERS, newline="\n")
     width = shutil.get_terminal_size((80, 24)).columns
