@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 83_150,
+    "lines": 83_260,
     "lines of normscope": 64_300,
     "files": 575,
     "import lines, %": 7.13,

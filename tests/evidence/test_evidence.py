@@ -14,10 +14,13 @@ from normscope.evidence.judging import (
     by_place,
     by_setting,
     conditions_of,
+    holm,
+    learned,
     lies_within,
     tally,
     verdict_of,
 )
+from normscope.measure import Estimate, t_beyond, t_quantile
 from normscope_studies.engine.claims import judged
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
@@ -68,12 +71,18 @@ def test_all_values_must_lie_within_and_one_outside_is_enough():
     ("holds", "verdict", "conditions"),
     [
         ({"a": True, "b": True}, Verdict.REPRODUCED, ""),
-        ({"a": False, "b": False}, Verdict.NOT_REPRODUCED, ""),
+        ({"a": False, "b": False}, Verdict.CONTRADICTED, ""),
         ({"a": None, "b": None}, Verdict.UNDECIDED, ""),
         ({"a": True, "b": False, "c": True}, Verdict.UNDER_CONDITIONS, "a and c; not b"),
-        ({"a": True, "b": None}, Verdict.UNDER_CONDITIONS, "a; undecided: b"),
-        ({"a": True, "b": None, "c": False}, Verdict.UNDER_CONDITIONS, "a; not c; undecided: b"),
-        ({"a": None, "b": False}, Verdict.UNDECIDED, "not b; undecided: a"),
+        ({"a": True, "b": True, "c": None}, Verdict.UNDER_CONDITIONS, "a and b; undecided: c"),
+        # Half of them is no majority, and as many for as against leans to neither side.
+        ({"a": True, "b": None}, Verdict.UNDECIDED, "a; undecided: b"),
+        ({"a": True, "b": None, "c": False}, Verdict.UNDECIDED, "a; not c; undecided: b"),
+        ({"a": True, "b": False}, Verdict.UNDECIDED, "a; not b"),
+        # Nothing for and something against is never undecided, whatever is open.
+        ({"a": None, "b": False}, Verdict.CONTRADICTED, "not b; undecided: a"),
+        ({"a": None, "b": False, "c": None, "d": None}, Verdict.CONTRADICTED, "not b; undecided: a, c and d"),
+        ({"a": True, "b": False, "c": False}, Verdict.CONTRADICTED, "not b and c; but a"),
     ],
 )
 def test_the_verdict_follows_from_where_a_claim_holds(holds, verdict, conditions):
@@ -82,7 +91,7 @@ def test_the_verdict_follows_from_where_a_claim_holds(holds, verdict, conditions
 
 
 def test_too_few_seeds_are_undecided():
-    """0.542 ± 0.446 against 0.5 once read as not reproduced."""
+    """0.542 ± 0.446 against 0.5 once read as contradicted."""
     found = estimate([0.506, 0.577])
     assert with_interval(found) == "0.541 ± 0.451"
     assert verdict_of({"": lies_within(found, 0.5, 0.1)}) is Verdict.UNDECIDED
@@ -90,6 +99,45 @@ def test_too_few_seeds_are_undecided():
 
 def test_one_seed_has_no_interval_and_decides_nothing():
     assert between(estimate([0.5]), 0.0, 1.0) is None
+
+
+def test_a_family_is_judged_as_strictly_as_it_is_large() -> None:
+    """Levels of 0.01, 0.02, 0.03 and 0.04 of four: the first stands at 0.05 / 4, the second at 0.05 / 3 no more."""
+
+    def at_level(level: float, mean: float = 1.0) -> Estimate:
+        return Estimate(
+            count=5,
+            mean=np.asarray(mean),
+            deviation=np.asarray(abs(mean) * math.sqrt(5) / t_quantile(1 - level, 4)),
+            half_width=np.asarray(math.nan),
+        )
+
+    family = {
+        name: (at_level(level), 0.0, math.inf) for name, level in zip("abcd", (0.01, 0.02, 0.03, 0.04), strict=True)
+    }
+    assert holm(family) == {"a": True, "b": None, "c": None, "d": None}
+    assert holm({name: family[name] for name in "bc"}) == {"b": True, "c": True}
+    # Against the claim as for it, and between two bounds by the nearer one.
+    assert holm({"a": (at_level(0.01, -1.0), 0.0, math.inf)}) == {"a": False}
+    assert holm({"a": (at_level(0.04), -5.0, 2.0)}) == {"a": True}
+    assert holm({"a": (at_level(0.06), -5.0, 2.0)}) == {"a": None}
+
+
+@pytest.mark.parametrize("seeds", [[0.5, 0.51, 0.49], [0.5, 0.9, 0.2], [-0.5, -0.51, -0.49], [0.5], [0.5, 0.5]])
+def test_a_family_of_one_is_judged_by_its_interval(seeds: list[float]) -> None:
+    found = estimate(seeds)
+    for bounds in ((0.0, math.inf), (0.4, 0.6), (-math.inf, 0.45), (0.5, 0.505)):
+        assert holm({"": (found, *bounds)})[""] is between(found, *bounds), bounds
+
+
+def test_a_training_has_learned_that_ends_well_below_the_baseline() -> None:
+    assert [learned(nats, 5.957) for nats in (4.0, 5.906, 5.908, 5.957, 6.1, math.inf)] == [True, True, *[False] * 4]
+
+
+def test_the_share_beyond_t_is_that_of_the_table() -> None:
+    """Fisher's table: 12.706, 4.303, 2.776 and 2.576 leave 5, 5, 5 and 1 %."""
+    for t, degrees, share in ((12.7062, 1, 0.05), (4.30265, 2, 0.05), (2.77645, 4, 0.05), (2.5758, 10**6, 0.01)):
+        assert t_beyond(t, degrees) == pytest.approx(share, rel=1e-3)
 
 
 def test_an_interval_on_the_edge_lies_inside():
@@ -103,8 +151,16 @@ def test_places_of_one_answer_are_named_together():
     assert by_place([True] * 3, "layer") == {"every layer": True}
     found = by_place([False, False, False, None, True, True, False], "layer")
     assert found == {"layers 1 to 3 and 7": False, "layer 4": None, "layers 5 and 6": True}
-    assert conditions_of(found) == "layers 5 and 6; not layers 1 to 3 and 7; undecided: layer 4"
+    assert conditions_of(found) == "not layers 1 to 3 and 7; but layers 5 and 6; undecided: layer 4"
     assert by_place([True, None], "depth", first=0) == {"depth 0": True, "depth 1": None}
+
+
+def test_settings_that_are_named_together_each_count():
+    found = by_place([False, False, *[True] * 3], "layer")
+    assert verdict_of(found) is Verdict.UNDER_CONDITIONS
+    assert verdict_of(by_place([False, False, False, True], "layer")) is Verdict.CONTRADICTED
+    by_depth = by_setting({("a", 2): True, ("a", 4): True, ("a", 8): True, ("b", 2): False}, "blocks")
+    assert (verdict_of(by_depth), conditions_of(by_depth)) == (Verdict.UNDER_CONDITIONS, "a; not b")
 
 
 def test_many_settings_are_counted_and_exceptions_named():
@@ -122,8 +178,8 @@ def test_the_interval_of_a_proportion():
 
 def test_verdicts_have_one_order_and_a_tone_each():
     assert [verdict.tone for verdict in Verdict] == ["good", "mixed", "plain", "bad"]
-    found = [Verdict.NOT_REPRODUCED, Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.UNDECIDED]
-    assert tally(found) == "1 reproduced, 2 undecided, 1 not reproduced"
+    found = [Verdict.CONTRADICTED, Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.UNDECIDED]
+    assert tally(found) == "1 reproduced, 2 undecided, 1 contradicted"
     assert tally([]) == ""
 
 

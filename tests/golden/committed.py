@@ -42,14 +42,11 @@ def _item(result: str, study: str, adapter: Adapter) -> Callable[[Desk], None]:
         settings = {key: _tupled(value) for key, value in data["settings"].items() if key in known}
         claims, more = adapter(study, replace(of, **settings), data)
         made = json.loads(json.dumps([asdict(claim) for claim in claims]))
-        changed = [new["name"] for new, old in zip(made, data["claims"], strict=True) if _judged(new) != _judged(old)]
+        were = {old["name"]: old["verdict"] for old in data["claims"]}
+        changed = [new["name"] for new in made if were.get(new["name"]) != new["verdict"]]
         desk.json("claims", {"claims": made, "verdicts_unlike_the_committed": changed, "more": more})
 
     return item
-
-
-def _judged(claim: Mapping[str, Any]) -> tuple[Any, ...]:
-    return claim["name"], claim["verdict"]
 
 
 def _tupled(value: Any) -> Any:
@@ -83,12 +80,10 @@ def _optimizers(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[
     pairs = {
         (one["placement"], one["optimizer"]): _pair(one, one["without_warmup"]["peak_lrs"]) for one in data["pairings"]
     }
-    need = of_study(study, "need")
-    needs = {
-        " ".join(key): [str(need(pair.gain, config.needs_nats)), pair.better.best_lr, pair.better.at_an_end]
-        for key, pair in pairs.items()
-    }
-    return of_study(study, "claims")(config, pairs), needs
+    unigram = data["unigram_nats"]
+    needs = of_study(study, "all_needs")(pairs, config.needs_nats, unigram)
+    told = {" ".join(key): [str(needs[key]), pair.better.best_lr, pair.better.at_an_end] for key, pair in pairs.items()}
+    return of_study(study, "claims")(config, pairs, unigram), told
 
 
 def _streams(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:

@@ -43,7 +43,7 @@ PAGE = StudyPage(
     conditions=[("Logarithm", "natural"), ("Seeds", "3")],
     claims=[
         claim("First", Verdict.REPRODUCED),
-        claim("Second", Verdict.NOT_REPRODUCED),
+        claim("Second", Verdict.CONTRADICTED),
         claim("Third", Verdict.UNDER_CONDITIONS, "from l = 5 on"),
         claim("Fourth", Verdict.UNDECIDED),
     ],
@@ -62,7 +62,7 @@ def test_verdicts_stand_first_and_again_beside_what_was_found():
     head, body = html.split("</header>")
     for tone, verdict, name in (
         ("good", "reproduced", "First"),
-        ("bad", "not reproduced", "Second"),
+        ("bad", "contradicted", "Second"),
         ("mixed", "reproduced under conditions", "Third"),
         ("plain", "undecided", "Fourth"),
     ):
@@ -71,7 +71,7 @@ def test_verdicts_stand_first_and_again_beside_what_was_found():
         assert mark in body
     assert "Third: from l = 5 on" in head
     assert body.count("paper, eq. (1)") == 4
-    assert "4 claims: 1 reproduced, 1 reproduced under conditions, 1 undecided, 1 not reproduced." in head
+    assert "4 claims: 1 reproduced, 1 reproduced under conditions, 1 undecided, 1 contradicted." in head
 
 
 def test_what_is_written_is_text_and_no_markup():

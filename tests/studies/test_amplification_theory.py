@@ -51,7 +51,7 @@ def test_draws_are_the_same_every_time(draws):
     assert changes_of("pre-ln", MODEL, ("sgd",), 1)[0]["sgd"] == draws[0]["sgd"]
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.REPRODUCED), (2.0, Verdict.NOT_REPRODUCED)])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.REPRODUCED), (2.0, Verdict.CONTRADICTED)])
 def test_verdicts_turn_with_what_was_measured(draws, factor, verdict):
     found = compared("pre-ln", MODEL, "sgd", draws)
 

@@ -85,7 +85,7 @@ class TestVerdicts:
         [
             ([0.1, 0.125], "reproduced", ""),
             ([0.2, 0.1], "reproduced under conditions", f"{AT_2}; not {AT_1}"),
-            ([0.2, 0.13], "not reproduced", ""),
+            ([0.2, 0.13], "contradicted", ""),
         ],
     )
     def test_bounded(self, above, verdict, conditions):
@@ -95,7 +95,7 @@ class TestVerdicts:
         assert "one-sided" in one.name
         assert "(x^{post,5})" in one.name
         assert (one.verdict, one.conditions) == (verdict, conditions)
-        assert two.verdict == "not reproduced"
+        assert two.verdict == "contradicted"
 
     def test_a_stack_whose_depths_agree_is_named_whole(self):
         found = faked(TINY, [0.1, 0.1])
@@ -116,15 +116,13 @@ class TestVerdicts:
         assert claim.verdict == "reproduced"
         assert "Post-LN: δ = 0.125 gives 0.765; with both sides, δ = 0.200 gives 0.790 for one" in claim.found
         assert claim.found.endswith("0.000 for the mean over 16.")
-        assert theorem_1(TINY, faked(TINY, [0.1, 0.13]))[0].verdict == "not reproduced"
+        assert theorem_1(TINY, faked(TINY, [0.1, 0.13]))[0].verdict == "contradicted"
         nothing = faked(TINY, [0.1, 0.1])
         for stack in nothing["post-ln"].values():
             stack["last"] = []
         assert theorem_1(TINY, nothing) == []
 
-    @pytest.mark.parametrize(
-        ("shrunk", "verdict"), [(0.0, "reproduced"), (0.09, "reproduced"), (0.2, "not reproduced")]
-    )
+    @pytest.mark.parametrize(("shrunk", "verdict"), [(0.0, "reproduced"), (0.09, "reproduced"), (0.2, "contradicted")])
     def test_shrinking(self, shrunk, verdict):
         claim = shrinking(TINY, faked(TINY, [0.1, 0.1], shrunk=shrunk))
         assert claim.verdict == verdict
@@ -132,7 +130,7 @@ class TestVerdicts:
 
     def test_the_counterexample(self, monkeypatch):
         claim = lower_tail(TINY)
-        assert claim.verdict == "not reproduced"
+        assert claim.verdict == "contradicted"
         assert claim.statement.endswith("= 0.1.")
         assert "is (0.1, 0.001)-bounded, and at most EZ / 10 with probability 0.999 (" in claim.found
         assert float(claim.found.partition("0.999 (")[2][:6]) == pytest.approx(0.999, abs=0.0005)
@@ -145,7 +143,7 @@ class TestVerdicts:
         claim = chi_square(TINY, gaussian)
         assert claim.verdict == "reproduced"
         assert f"δ = {math.exp(-32 * 0.01 / 8):.3f}; " in claim.found
-        assert chi_square(TINY, gaussian | {"above": [1.0] * len(TINY.epsilons)}).verdict == "not reproduced"
+        assert chi_square(TINY, gaussian | {"above": [1.0] * len(TINY.epsilons)}).verdict == "contradicted"
 
     def test_of_the_papers_width(self):
         """exp(-512 · 0.01 / 8) = 0.527; exactly 0.058 above and 0.11 on both sides."""

@@ -107,25 +107,25 @@ class TestVerdicts:
         assert decay.conditions.startswith("decoder with cross-attention and the paper's decoder; not ")
         assert found["Corrected, Post-LN: decoders decay through cross-attention"].verdict == "reproduced"
         assert found["Corrected, Post-LN: no decay without cross-attention"].verdict == "reproduced"
-        assert found["Appendix F, Pre-LN: independent of the layer"].verdict == "not reproduced"
+        assert found["Appendix F, Pre-LN: independent of the layer"].verdict == "contradicted"
         assert found["Corrected, Pre-LN: as 1/√q"].verdict == "reproduced"
-        assert found["Section 3.3, Pre-LN: 1/√L for all parameters"].verdict == "not reproduced"
+        assert found["Section 3.3, Pre-LN: 1/√L for all parameters"].verdict == "contradicted"
         assert found["Corrected, Pre-LN: the bottom does not fall with depth"].verdict == "reproduced"
 
     def test_as_the_paper_has_it(self):
         found = verdicts(post_slope=lambda key: DECAY, pre_profile_of=as_the_paper_has_it)
         assert found["Appendix F, Post-LN: exponential decay"].verdict == "reproduced"
-        assert found["Corrected, Post-LN: no decay without cross-attention"].verdict == "not reproduced"
+        assert found["Corrected, Post-LN: no decay without cross-attention"].verdict == "contradicted"
         assert found["Corrected, Post-LN: decoders decay through cross-attention"].verdict != "reproduced"
         assert found["Appendix F, Pre-LN: independent of the layer"].verdict == "reproduced"
-        assert found["Corrected, Pre-LN: as 1/√q"].verdict == "not reproduced"
+        assert found["Corrected, Pre-LN: as 1/√q"].verdict == "contradicted"
         for name in ("1/√L at the top", "1/√L for all parameters"):
             assert found[f"Section 3.3, Pre-LN: {name}"].verdict == "reproduced"
-        assert found["Corrected, Pre-LN: the bottom does not fall with depth"].verdict == "not reproduced"
+        assert found["Corrected, Pre-LN: the bottom does not fall with depth"].verdict == "contradicted"
 
     def test_a_top_that_stays_is_not_one_over_the_root_of_depth(self):
         found = verdicts(post_slope=cross_slope, pre_profile_of=lambda case, blocks: np.ones(blocks))
-        assert found["Section 3.3, Pre-LN: 1/√L at the top"].verdict == "not reproduced"
+        assert found["Section 3.3, Pre-LN: 1/√L at the top"].verdict == "contradicted"
 
     def test_scattered_seeds_reproduce_neither(self):
         found = verdicts(post_slope=lambda key: DECAY / 2, pre_profile_of=as_corrected, scatter=0.2)

@@ -146,10 +146,10 @@ def verdicts(**changes: float) -> dict[str, str]:
 class TestVerdicts:
     def test_what_is_as_the_paper_says(self):
         found = verdicts()
-        assert found.pop("(d), its size") == "reproduced under conditions"  # half of it in the small batches
+        assert found.pop("(d), its size") == "undecided"  # half of it in the small batches
         predicted = [found.pop(name) for name in list(found) if "predicted" in name]
         # 0.2 a layer lies at the edge of 0.15 ± 0.05.
-        assert predicted == ["not reproduced", "undecided", "not reproduced"]
+        assert predicted == ["contradicted", "undecided", "contradicted"]
         assert len(found) == 6
         assert set(found.values()) == {"reproduced"}
 
@@ -167,7 +167,7 @@ class TestVerdicts:
         ],
     )
     def test_a_verdict_turns_with_the_data(self, name, change):
-        assert verdicts(**change)[name] == "not reproduced"
+        assert verdicts(**change)[name] == "contradicted"
 
     def test_corrected_slopes_are_the_predicted_ones(self):
         found = verdicts(pre=-0.37, grows=0.15, pre_layers=-0.1)

@@ -90,17 +90,17 @@ def test_the_paper_s_picture_is_reproduced_where_it_is_seen() -> None:
 
 def test_each_claim_fails_by_itself() -> None:
     assert verdicts(curves(POST, SLOWER, STUCK, FASTER)) == {
-        "(a) Pre-LN does without warm-up": "not reproduced",
+        "(a) Pre-LN does without warm-up": "contradicted",
         "(a) Pre-LN is faster": "reproduced under conditions",
         "(a) Post-LN diverges at the larger rate": "reproduced",
     }
     slower_everywhere = curves(POST, SLOWER, FASTER, SLOWER)
-    assert set(verdicts(slower_everywhere).values()) == {"not reproduced"}
+    assert set(verdicts(slower_everywhere).values()) == {"contradicted"}
 
 
 def test_a_run_that_stopped_has_diverged() -> None:
     found = curves(POST, FASTER, FASTER, FASTER)
-    assert verdicts(found)["(a) Post-LN diverges at the larger rate"] == "not reproduced"
+    assert verdicts(found)["(a) Post-LN diverges at the larger rate"] == "contradicted"
     large = CONFIG.pairs[2].post
     found[large] = [curve(5.8, 5.5, ended="non-finite"), curve(*STUCK)]
     assert verdicts(found)["(a) Post-LN diverges at the larger rate"] == "reproduced"
@@ -130,7 +130,7 @@ def tuned(post: list[float], pre: list[float]) -> dict[str, TunedTask]:
     ("post", "pre", "verdict"),
     [
         ([0.70, 0.71, 0.70], [0.73, 0.745, 0.735], "reproduced"),
-        ([0.73, 0.745, 0.735], [0.70, 0.71, 0.70], "not reproduced"),
+        ([0.73, 0.745, 0.735], [0.70, 0.71, 0.70], "contradicted"),
         ([0.70, 0.72, 0.71], [0.72, 0.71, 0.70], "undecided"),
     ],
 )

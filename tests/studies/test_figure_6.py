@@ -44,16 +44,16 @@ def test_a_loss_is_that_of_the_same_number_of_updates() -> None:
 def test_what_takes_more_updates_is_said_to() -> None:
     """At 5.89 after as many updates as the others, and at 4.2 in the end."""
     found = made(4.2)
-    assert verdicts(found) == ["reproduced under conditions", "reproduced", "reproduced"]
+    assert verdicts(found) == ["undecided", "reproduced", "reproduced"]
     assert claims(CONFIG, found)[0].conditions == "after 27 epochs; not after 15 epochs"
 
 
 def test_a_small_rate_that_does_as_well_is_not_worse() -> None:
-    assert verdicts(made(2.0, long=5.0))[1] == "not reproduced"
+    assert verdicts(made(2.0, long=5.0))[1] == "contradicted"
 
 
 def test_a_large_rate_that_learns_is_not_held_back_by_its_size() -> None:
-    assert verdicts(made(3.8, large=3.5))[2] == "not reproduced"
+    assert verdicts(made(3.8, large=3.5))[2] == "contradicted"
 
 
 def test_one_seed_decides_nothing() -> None:

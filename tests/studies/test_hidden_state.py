@@ -73,8 +73,8 @@ class TestDeviation:
         [
             (9.0, "reproduced", ""),
             (5.0, "reproduced under conditions", "a and b; not c"),
-            (1.5, "reproduced under conditions", "a; not b and c"),
-            (0.5, "not reproduced", ""),
+            (1.5, "contradicted", "not b and c; but a"),
+            (0.5, "contradicted", ""),
         ],
     )
     def test_verdicts(self, limit, verdict, conditions):
@@ -143,8 +143,8 @@ class TestStudy:
         second, page = run_study(STUDY, TINY, pieces := Pieces(tmp_path), command="")
         assert pieces.made == []
         assert (tmp_path / "pieces" / "deep" / "pre-ln.json").read_text("utf-8") == stored
-        assert second.claims[0].verdict == "not reproduced"
-        assert '<span class="word">not reproduced</span></span> – q, deep encoders' in page.read_text("utf-8")
+        assert second.claims[0].verdict == "contradicted"
+        assert '<span class="word">contradicted</span></span> – q, deep encoders' in page.read_text("utf-8")
         results = json.loads((tmp_path / "results.json").read_text("utf-8"))
         q = results["curves"]["deep"]["pre-ln"]["encoder"]["q"]
         assert len(q["measured"]) == len(q["predicted"]) == 4

@@ -75,7 +75,7 @@ class TestVerdicts:
         found = verdicts(replace(SMALL, tokens=256, blocks=12))
         holds = {"Lemma 1", LAST, STEPS, COMPLETED, VALUE, EXACT, RMS}
         assert {name for name, (verdict, _) in found.items() if verdict == "reproduced"} == holds
-        assert {found[name][0] for name in (POST_DIGEST, PRE_DIGEST)} == {"not reproduced"}
+        assert {found[name][0] for name in (POST_DIGEST, PRE_DIGEST)} == {"contradicted"}
         assert found[COUNTED] == ("reproduced under conditions", "layers 5 to 12; not layers 1 to 4")
         assert found[STATED][1] == "a mean of 0, a mean of 0.1 and a mean of 0.3; not a mean of 1 and a mean of 3"
 
@@ -83,18 +83,18 @@ class TestVerdicts:
         ("name", "changes", "expected"),
         [
             ("Lemma 1", {"relu": [0.5, 0.5, 0.48]}, "reproduced under conditions"),
-            ("Lemma 1", {"relu": [0.48, 0.48, 0.48]}, "not reproduced"),
+            ("Lemma 1", {"relu": [0.48, 0.48, 0.48]}, "contradicted"),
             (LAST, {"step 5": [1.5, 1.5, 1.5, 1.5, 1.5, 1.4]}, "reproduced under conditions"),
-            (LAST, {"step 5": [1.0] * 6}, "not reproduced"),
+            (LAST, {"step 5": [1.0] * 6}, "contradicted"),
             (STEPS, {"step 1": [0.1, 0.2, 0.3, 0.4, 0.5, 1.1]}, "reproduced under conditions"),
             (POST_DIGEST, {"step 0": [1.5] * 6}, "reproduced"),
             (COUNTED, {"pre-ln": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]}, "reproduced"),
-            (COMPLETED, {"pre-ln": [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2]}, "not reproduced"),
+            (COMPLETED, {"pre-ln": [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2]}, "contradicted"),
             (COMPLETED, {"pre-ln": [1.0, 1.6, 2.2, 2.7, 3.2, 3.7, 99.0]}, "reproduced under conditions"),
             (PRE_DIGEST, {"pre-ln": [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0]}, "reproduced"),
             (VALUE, {"pre-ln": [1.0] * 7}, "reproduced under conditions"),
             (STATED, {"layer-norm over claimed": [1.0] * 5}, "reproduced"),
-            (STATED, {"layer-norm over claimed": [3.0] * 5}, "not reproduced"),
+            (STATED, {"layer-norm over claimed": [3.0] * 5}, "contradicted"),
         ],
     )
     def test_they_turn(self, name, changes, expected):
@@ -106,7 +106,7 @@ class TestVerdicts:
     def test_of_the_jacobian(self, changes, turned):
         before, after = verdicts(), verdicts(singular=jacobian(SMALL, **changes))
         assert {name for name in before if before[name] != after[name]} == turned
-        assert {after[name][0] for name in turned} == {"not reproduced"}
+        assert {after[name][0] for name in turned} == {"contradicted"}
 
     def test_an_interval_that_reaches_across_the_bound_decides_nothing(self):
         """At 4.59 ± 7.32 % neither within 3 % nor beyond it can be said."""
@@ -118,7 +118,7 @@ class TestVerdicts:
         near = Estimate(count=9, mean=1.01 * exact, deviation=exact, half_width=0.01 * exact)
         assert bounded(SMALL, near)[-1].verdict == "reproduced"
         far = Estimate(count=9, mean=1.0459 * exact, deviation=exact, half_width=0.01 * exact)
-        assert bounded(SMALL, far)[-1].verdict == "not reproduced"
+        assert bounded(SMALL, far)[-1].verdict == "contradicted"
 
 
 class TestMeasured:

@@ -16,7 +16,7 @@ from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair, lowe
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig
-from normscope_studies.optimizers.study import STUDY, Need, arms, base_config, claims, need, tables
+from normscope_studies.optimizers.study import STUDY, Need, all_needs, arms, base_config, claims, tables
 
 SMOKE: OptimizersConfig = SCALES["smoke"].config
 RATES = (1e-3, 2e-3, 4e-3)
@@ -52,7 +52,30 @@ def pair_of(without: list[float], warm: list[float]) -> WarmupPair:
     ],
 )
 def test_the_verdict_is_that_of_the_interval(without: list[float], warm: list[float], expected: Need) -> None:
-    assert need(pair_of(without, warm).gain, 0.1) == expected
+    pairs = {("post-ln", "adamw"): pair_of(without, warm)}
+    assert all_needs(pairs, 0.1, unigram_nats=6.0) == {("post-ln", "adamw"): expected}
+
+
+def test_what_has_not_learned_needs_nothing_and_does_without_nothing() -> None:
+    key = ("post-ln", "adamw")
+    pairs = {key: pair_of([4.50, 4.52, 4.49], [4.00, 4.01, 4.00])}
+    assert all_needs(pairs, 0.1, unigram_nats=4.06)[key] == Need.NEEDS
+    assert all_needs(pairs, 0.1, unigram_nats=4.05)[key] == Need.UNLEARNED
+    said = {
+        claim.name: claim
+        for claim in claims(replace(SMOKE, optimizers=("adamw",), placements=("post-ln",)), pairs, 4.05)
+    }
+    made = said["Post-LN needs warm-up"]
+    assert made.verdict == "undecided"
+    assert made.found.endswith("did not learn, so that it decides nothing: AdamW")
+
+
+def test_one_answer_in_twenty_is_not_a_finding() -> None:
+    """A gain of 0.027 ± 0.014 is one by itself, and among twelve it is only sure not to be large."""
+    gains = {("post-ln", str(number)): pair_of([4.0, 4.02, 3.98], [4.01, 4.00, 4.00]) for number in range(11)}
+    lone = {("post-ln", "alone"): pair_of([4.02, 4.03, 4.03], [4.0, 4.0, 4.0])}
+    assert all_needs(lone, 0.1, 6.0)["post-ln", "alone"] == Need.GAINS
+    assert all_needs(lone | gains, 0.1, 6.0)["post-ln", "alone"] == Need.DOES_NOT
 
 
 def test_an_arm_stands_for_the_rate_with_the_lowest_mean_over_its_seeds() -> None:
@@ -76,12 +99,12 @@ def test_claims_are_judged_by_optimiser_and_the_wall_has_every_pair() -> None:
         for optimizer, less in (("adamw", 0.0), ("muon", 0.3))
         for placement, without in (("post-ln", 5.5), ("pre-ln", 4.0))
     }
-    said = {claim.name: (claim.verdict, claim.conditions) for claim in claims(config, found)}
+    said = {claim.name: (claim.verdict, claim.conditions) for claim in claims(config, found, 6.0)}
     assert said["Post-LN needs warm-up"] == ("reproduced", "")
     assert said["Pre-LN does without warm-up"] == ("reproduced", "")
     # Post-LN's better arm is the warm one under both.
     assert said["Muon ends lower than AdamW"] == ("reproduced", "")
-    wall, *ends = tables(config, found)
+    wall, *ends = tables(config, found, all_needs(found, config.needs_nats, 6.0))
     assert [row[0] for row in wall.rows] == ["Post-LN", "Pre-LN"]
     assert [str(cell).partition(":")[0] for cell in wall.rows[0][1:]] == ["needs it", "needs it"]
     assert [str(cell).partition(":")[0] for cell in wall.rows[1][1:]] == ["does not", "does not"]

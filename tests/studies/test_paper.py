@@ -211,7 +211,7 @@ def test_cells_that_link_and_judge() -> None:
     assert (cells[4].text, cells[4].note) == (row.verdict_words, row.where)
     bar = replace(row, found="|x|")
     assert "&#124;x&#124;" in markdown([bar], RESULTS, RESULTS / "paper")
-    assert "1 reproduced under conditions" in verdicts_svg([row])
+    assert f"1 {row.verdict}" in verdicts_svg([row])
 
 
 def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path) -> None:

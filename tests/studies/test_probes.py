@@ -188,7 +188,7 @@ def test_verdicts_are_those_of_the_readings() -> None:
     )
     assert said["probes read the model"].verdict == "reproduced"
     assert said["Pre-LN's last block is worth less"].verdict == "reproduced"
-    assert said["the output is ready earlier in Pre-LN"].verdict == "not reproduced"
+    assert said["the output is ready earlier in Pre-LN"].verdict == "contradicted"
     assert said["neighbouring blocks are more alike in Pre-LN"].verdict == "reproduced"
 
 

@@ -42,7 +42,7 @@ def run(config: DiceConfig, pieces: Pieces) -> Findings:
         asked = {"throw": throw, "faces": config.faces}
         values.append(pieces.get(f"throws/{throw}", asked, thrown, config, throw)["value"])
     mean = sum(values) / len(values)
-    verdict = Verdict.REPRODUCED if mean <= config.limit else Verdict.NOT_REPRODUCED
+    verdict = Verdict.REPRODUCED if mean <= config.limit else Verdict.CONTRADICTED
     return Findings(
         conditions={"Seeds": "none"},
         claims=[Claim(name="Mean", statement="small", source="here", found=f"{mean:.2f}", verdict=verdict)],
@@ -152,7 +152,7 @@ class TestWritten:
         assert (tmp_path / "dice.svg").is_file()
         assert "Dice" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
-    @pytest.mark.parametrize(("limit", "verdict"), [(9.0, "reproduced"), (0.5, "not reproduced")])
+    @pytest.mark.parametrize(("limit", "verdict"), [(9.0, "reproduced"), (0.5, "contradicted")])
     def test_a_verdict_is_computed(self, tmp_path, limit, verdict):
         _, results = studied(DiceConfig(limit=limit), tmp_path)
         assert results["claims"][0]["verdict"] == verdict

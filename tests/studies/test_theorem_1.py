@@ -117,11 +117,11 @@ class TestVerdicts:
         found = verdicts(width_power=1.1)
         for side in ("Post-LN", "Pre-LN"):
             assert found[f"Theorem 1, {side}: the scale"] == "reproduced"
-            assert found[f"Corrected, {side}: the scale"] == "not reproduced"
+            assert found[f"Corrected, {side}: the scale"] == "contradicted"
 
     def test_gradients_that_keep_their_size_are_post_ln_s_and_those_that_fall_pre_ln_s(self):
-        assert verdicts(depth_power=-0.5)["Theorem 1, Post-LN: over depth"] == "not reproduced"
-        assert verdicts(depth_power=0.0)["Theorem 1, Pre-LN: over depth"] == "not reproduced"
+        assert verdicts(depth_power=-0.5)["Theorem 1, Post-LN: over depth"] == "contradicted"
+        assert verdicts(depth_power=0.0)["Theorem 1, Pre-LN: over depth"] == "contradicted"
 
     def test_seeds_that_scatter_decide_nothing(self):
         found = verdicts(scatter=0.3)
@@ -137,8 +137,8 @@ class TestVerdicts:
             assert (found[f"Corrected, {side}: the bound"] == "reproduced") == (corrected != "not")
 
     def test_a_prediction_that_is_off_by_a_fifth_is_not_reproduced(self):
-        assert verdicts(factor=1.2)["Prediction: mean over positions"] == "not reproduced"
-        assert verdicts(factor=1.2)["Corrected, Post-LN: the value"] == "not reproduced"
+        assert verdicts(factor=1.2)["Prediction: mean over positions"] == "contradicted"
+        assert verdicts(factor=1.2)["Corrected, Post-LN: the value"] == "contradicted"
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ class TestStudy:
         said = capsys.readouterr().out
         results = json.loads((out / "results.json").read_text())
         assert {claim["verdict"] for claim in results["claims"]} <= {
-            "reproduced", "not reproduced", "reproduced under conditions", "undecided",
+            "reproduced", "contradicted", "reproduced under conditions", "undecided",
         }  # fmt: skip
         assert all(claim["name"] in said for claim in results["claims"])
         assert {path.name for path in out.glob("*.svg")} == {"depth.svg", "width.svg"}

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..evidence.estimates import estimate
+from ..evidence.judging import LEARNED_NATS, learned
 from ..placement.base import ModelKind
 from .evidence import BASELINE, NEEDS_NATS, BestRate, EvidenceRow, EvidenceSetting, QuestionName, Support
 
 _LADDERS = ("without_warmup", "with_warmup")
-_UNLEARNED = "neither learned: no loss is below the unigram baseline"
+_UNLEARNED = f"neither learned: no loss is {LEARNED_NATS:g} nats below the unigram baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def difference(
     """The first arm's losses less the second's, seeds in pairs.
 
     stated: the same difference as the result has it, with `mean`, `half_width` and `seeds`, and the pointer to it;
-    computed where it has none. A difference of losses none of which is below the unigram baseline is undecided,
+    computed where it has none. A difference of losses none of which is well below the unigram baseline is undecided,
     whatever its interval says: what has not learned shows nothing of what helps learning.
     """
     if stated is None:
@@ -108,8 +109,8 @@ def difference(
         mean, half_width, seeds = (stated[0][key] for key in ("mean", "half_width", "seeds"))
     answer = _RULES[question](mean - half_width, mean + half_width)
     unigram = setting.unigram_nats
-    learned = unigram is None or any(arm.mean < unigram for arm in (first, second))
-    if not learned:
+    has_learned = unigram is None or any(learned(arm.mean, unigram) for arm in (first, second))
+    if not has_learned:
         answer, note = "undecided", "; ".join(filter(None, [note, _UNLEARNED]))
     return EvidenceRow(
         question=question,
@@ -122,7 +123,7 @@ def difference(
         seeds=seeds,
         source=[first.source, second.source] if stated is None else [stated[1]],
         note=note,
-        learned=learned,
+        learned=has_learned,
     )
 
 

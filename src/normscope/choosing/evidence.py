@@ -112,7 +112,7 @@ class EvidenceRow:
     note: str = ""
     """What has to be said with it."""
     learned: bool = True
-    """False where no loss of either side is below the unigram baseline: that decides nothing."""
+    """False where no loss of either side is well below the unigram baseline: that decides nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

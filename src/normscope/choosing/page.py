@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
+from ..evidence.judging import LEARNED_NATS
 from ..placement.base import ModelKind
 from .case import NEAR, ModelToTrain
 from .choice import EvidenceForModel, SizeClass, choose
@@ -49,10 +50,10 @@ each, evidence is called *near*. Where the model exceeds it by more, it is *smal
 evidence carries, so that the factor is a convention; the distances stand beside it.
 
 **How verdicts are made.** By a 95 % interval over seeds in pairs (Student's t): on one side of the claim it is
-supported, on the other contradicted, across the edge undecided, and one seed is undecided. Runs that end no lower than
-the unigram baseline decide nothing. Where several results count, one that decides is enough, unless another points the
-other way, with its interval or with its mean alone: then the claim is undecided, and all are shown. Intervals that a
-result holds are printed as they are; others are computed from the losses of its seeds.
+supported, on the other contradicted, across the edge undecided, and one seed is undecided. Runs that end less than
+{LEARNED_NATS:g} nats below the unigram baseline decide nothing. Where several results count, one that decides is
+enough, unless another points the other way, with its interval or with its mean alone: then the claim is undecided, and
+all are shown. Intervals that a result holds are printed as they are; others are computed from the losses of its seeds.
 
 **What it cannot say.** Our models are small and their trainings short, many claims are judged side by side, of which
 one in twenty looks certain by chance, and the corpora are few. The section by theory is about initial weights alone.
@@ -74,9 +75,9 @@ _AS_DATA = """\
 trained; `distance`, the model's depth, width and tokens over the result's; `optimizers`; `scale`); `answers`, for every
 `question` its `claims` (`placement`, `group`, `disagree`, `findings`, `elsewhere`); `rates`, `depths`, `advice`,
 `theory` and `published`. A finding has `mean`, `half_width` of the 95 % interval (null for one seed), `seeds`, `answer`
-(its own verdict), `note`, `learned` (false where no run came below the unigram baseline), `setting`, and `source`: JSON
-pointers into `results/RESULT/results.json`, one to an interval, or two to the losses whose mean difference it is (`*`
-stands for every entry of a list).
+(its own verdict), `note`, `learned` (false where no run came well below the unigram baseline), `setting`, and
+`source`: JSON pointers into `results/RESULT/results.json`, one to an interval, or two to the losses whose mean
+difference it is (`*` stands for every entry of a list).
 """
 
 

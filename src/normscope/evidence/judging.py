@@ -1,18 +1,20 @@
 """The one rule by which claims are judged, and the verdicts it gives.
 
 An interval inside what is claimed bears the claim out, one outside speaks against it, and one that reaches across the
-edge decides nothing. An answer is True, False or None for these three.
+edge decides nothing. An answer is True, False or None for these three. Over several settings the rule leans to no side:
+what most of them bear out is reproduced under conditions, what more of them contradict than bear out is contradicted.
 """
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..measure import Estimate
+from ..measure import Estimate, t_beyond
 from ..report.words import Tone, joined
 
 
@@ -22,7 +24,7 @@ class Verdict(StrEnum):
     REPRODUCED = "reproduced"
     UNDER_CONDITIONS = "reproduced under conditions"
     UNDECIDED = "undecided"
-    NOT_REPRODUCED = "not reproduced"
+    CONTRADICTED = "contradicted"
 
     @property
     def tone(self) -> Tone:
@@ -34,7 +36,7 @@ _TONES = {
     Verdict.REPRODUCED: Tone.GOOD,
     Verdict.UNDER_CONDITIONS: Tone.MIXED,
     Verdict.UNDECIDED: Tone.PLAIN,
-    Verdict.NOT_REPRODUCED: Tone.BAD,
+    Verdict.CONTRADICTED: Tone.BAD,
 }
 
 
@@ -45,8 +47,13 @@ def tally(verdicts: Iterable[Verdict]) -> str:
 
 
 Answer = bool | None
+_Key = TypeVar("_Key", bound=Hashable)
 _NAMED = 4
 """Settings in which a claim holds are named up to so many, and counted beyond."""
+LEARNED_NATS = 0.05
+"""A training has learned that ends at least so much below the unigram baseline; one that has not decides nothing."""
+WRONG_SHARE = 0.05
+"""Of families of claims: how many may have a wrong answer by chance."""
 
 
 def answers(low: ArrayLike, high: ArrayLike, least: ArrayLike, greatest: ArrayLike) -> list[Answer]:
@@ -78,17 +85,29 @@ def all_hold(found: Collection[Answer]) -> Answer:
     return False if False in found else None if None in found else True
 
 
+class SettingGroup(str):
+    """Settings of one answer that are named together, such as "layers 1 to 4": each of them counts in the verdict."""
+
+    settings: int
+
+    def __new__(cls, words: str, settings: int) -> Self:
+        made = super().__new__(cls, words)
+        made.settings = settings
+        return made
+
+
 def by_place(found: Sequence[Answer], noun: str, first: int = 1) -> dict[str, Answer]:
     """Answers of places in a row by setting, one entry for all places of one answer: {"layers 1 to 4": False, …}.
 
     first: the number of the first place.
     """
     if len(set(found)) == 1:
-        return {f"every {noun}": found[0]}
+        return {SettingGroup(f"every {noun}", len(found)): found[0]}
     settings: dict[str, Answer] = {}
     for answer in dict.fromkeys(found):
         places = [place for place, one in enumerate(found, first) if one is answer]
-        settings[f"{noun}{'s' if len(places) > 1 else ''} {joined(_runs(places))}"] = answer
+        words = f"{noun}{'s' if len(places) > 1 else ''} {joined(_runs(places))}"
+        settings[SettingGroup(words, len(places))] = answer
     return settings
 
 
@@ -99,28 +118,80 @@ def by_setting(found: Mapping[tuple[str, int], Answer], unit: str) -> dict[str, 
         own = {number: answer for (name, number), answer in found.items() if name == setting}
         for answer in dict.fromkeys(own.values()):
             numbers = [str(number) for number, one in own.items() if one is answer]
-            settings[setting if len(numbers) == len(own) else f"{setting} of {joined(numbers)} {unit}"] = answer
+            words = setting if len(numbers) == len(own) else f"{setting} of {joined(numbers)} {unit}"
+            settings[SettingGroup(words, len(numbers))] = answer
     return settings
 
 
+def learned(last_nats: float, unigram_nats: float) -> bool:
+    """Whether a training ends below the unigram baseline by as much as counts."""
+    return last_nats < unigram_nats - LEARNED_NATS
+
+
+def holm(family: Mapping[_Key, tuple[Estimate, float, float]]) -> dict[_Key, Answer]:
+    """Whether each number lies between its bounds, so that one family in twenty has a wrong answer, however large.
+
+    By Holm 1979: the surest of n answers stands where it does at a level of 0.05 / n, the next at 0.05 / (n - 1), and
+    none after the first that does not stand. One alone is judged as by `between`.
+    """
+    levels = {key: _level(*one) for key, one in family.items()}
+    made: dict[_Key, Answer] = dict.fromkeys(family)
+    for place, key in enumerate(sorted(levels, key=levels.__getitem__)):
+        if levels[key] > WRONG_SHARE / (len(levels) - place):
+            break
+        found, least, greatest = family[key]
+        made[key] = bool(least <= found.mean <= greatest)
+    return made
+
+
+def _level(found: Estimate, least: float, greatest: float) -> float:
+    """The smallest share of wrong answers at which its interval decides; 1 for one seed."""
+    if found.count < 2 or not math.isfinite(float(found.mean)):
+        return 1.0
+    away = min(abs(float(found.mean) - edge) for edge in (least, greatest))
+    error = float(found.deviation) / math.sqrt(found.count)
+    return t_beyond(away / error, found.count - 1) if error else 0.0
+
+
 def verdict_of(holds: Mapping[str, Answer]) -> Verdict:
-    """Of a claim that was looked at in several settings. Raises ValueError without any."""
+    """Of a claim that was looked at in several settings. Raises ValueError without any.
+
+    Reproduced in all of them; contradicted where more contradict it than bear it out; reproduced under conditions
+    where more than half bear it out; else undecided.
+    """
     if not holds:
         raise ValueError("a claim needs at least one setting that it was looked at in")
-    seen = set(holds.values())
-    if len(seen) == 1:
-        return {True: Verdict.REPRODUCED, False: Verdict.NOT_REPRODUCED, None: Verdict.UNDECIDED}[seen.pop()]
-    # Found in one setting, it holds there at least; found in none, those that are open may still bear it out.
-    return Verdict.UNDER_CONDITIONS if True in seen else Verdict.UNDECIDED
+    counts = _counts(holds)
+    if counts[True] == counts.total():
+        return Verdict.REPRODUCED
+    if counts[False] > counts[True]:
+        return Verdict.CONTRADICTED
+    return Verdict.UNDER_CONDITIONS if 2 * counts[True] > counts.total() else Verdict.UNDECIDED
+
+
+def _counts(holds: Mapping[str, Answer]) -> Counter[Answer]:
+    """How many settings have which answer."""
+    counts: Counter[Answer] = Counter()
+    for setting, answer in holds.items():
+        counts[answer] += setting.settings if isinstance(setting, SettingGroup) else 1
+    return counts
 
 
 def conditions_of(holds: Mapping[str, Answer]) -> str:
-    """Settings by answer, in words: "a and c; not b; undecided: d"; empty where all settings agree."""
+    """Settings by answer, in words; empty where all settings agree.
+
+    "a and c; not b; undecided: d"; of a claim that is contradicted: "not b and c; but a".
+    """
     yes, no, open_ = ([key for key, answer in holds.items() if answer is state] for state in (True, False, None))
     if len([some for some in (yes, no, open_) if some]) < 2:
         return ""
-    holding = joined(yes) if len(yes) <= _NAMED else f"{len(yes)} of {len(holds)}"
-    parts = [holding, f"not {joined(no)}" if no else "", f"undecided: {joined(open_)}" if open_ else ""]
+    counts = _counts(holds)
+    holding = joined(yes) if len(yes) <= _NAMED else f"{counts[True]} of {counts.total()}"
+    undecided = f"undecided: {joined(open_)}" if open_ else ""
+    if counts[False] > counts[True]:
+        parts = [f"not {joined(no)}", f"but {holding}" if yes else "", undecided]
+    else:
+        parts = [holding, f"not {joined(no)}" if no else "", undecided]
     return "; ".join(filter(None, parts))
 
 

@@ -11,7 +11,7 @@ from .jacobian import (
     rms_norm_jacobian_norm,
 )
 from .line import weights_after
-from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_quantile
+from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_beyond, t_quantile
 from .stream import (
     Point,
     Share,
@@ -58,6 +58,7 @@ __all__ = [
     "squared_norms",
     "stream_moments",
     "sublayer_shares",
+    "t_beyond",
     "t_quantile",
     "weights_after",
 ]

@@ -114,6 +114,11 @@ def t_quantile(confidence: float, degrees: int) -> float:
     return math.sqrt(degrees) * math.tan(low)
 
 
+def t_beyond(t: float, degrees: int) -> float:
+    """Pr[|T| > t], T Student's t of so many degrees of freedom: the two-sided level at which t decides."""
+    return 1 - _within(math.atan(t / math.sqrt(degrees)), degrees)
+
+
 def _within(angle: float, degrees: int) -> float:
     """Pr[|T| ≤ √degrees tan angle]: a finite sum of positive terms."""
     cosine, sine = math.cos(angle), math.sin(angle)

@@ -1,11 +1,12 @@
 """Numbers that move beside numbers that stay: what is hoped of them, what the runs say, and the page."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from normscope.compare.manifest import in_words, sources
 from normscope.evidence.estimates import plain_estimate, with_interval
-from normscope.evidence.judging import all_hold, between
+from normscope.evidence.judging import all_hold, holm
 
 from ..engine.claims import claim, judged
 from ..engine.ladders import Ladder
@@ -18,6 +19,7 @@ from .page import figures, tables
 from .runs import POST, SCALES, AdaptiveRuns, AdaptiveStudyConfig, PlacementDrive, motions, title, trained
 
 _ASKED = "not in a source; asked of all"
+_CORRECTED = "Answers are corrected by Holm over all settings"
 
 
 def run(config: AdaptiveStudyConfig, pieces: Pieces) -> Findings:
@@ -49,8 +51,8 @@ def claims(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[C
             source=_ASKED,
             value="its last loss less that of the best fixed, in nats",
             holds={words: one.above(kind, one.fixed) for words, (one, kind) in moved.items()},
-            greatest=0.0,
-            beside="The best fixed: " + "; ".join(one.named(one.best_fixed) for one in found),
+            decided=holm({words: (one.above(kind, one.fixed), -math.inf, 0.0) for words, (one, kind) in moved.items()}),
+            beside="The best fixed: " + "; ".join(one.named(one.best_fixed) for one in found) + f". {_CORRECTED}",
         ),
         claim(
             "without warm-up",
@@ -59,7 +61,10 @@ def claims(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[C
             source=_ASKED,
             value="the loss without less that with warm-up, in nats",
             holds={words: one.pairs[kind].gain for words, (one, kind) in moved.items()},
-            greatest=config.needs_nats,
+            decided=holm(
+                {words: (one.pairs[kind].gain, -math.inf, config.needs_nats) for words, (one, kind) in moved.items()}
+            ),
+            beside=_CORRECTED,
         ),
     ]
     if both := [name for name in config.controlled if name in config.scheduled]:
@@ -76,7 +81,8 @@ def claims(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[C
                 source=_ASKED,
                 value="the last loss with the controller less that with the schedule, in nats",
                 holds=less,
-                greatest=0.0,
+                decided=holm({words: (one, -math.inf, 0.0) for words, one in less.items()}),
+                beside=_CORRECTED,
             )
         )
     made.append(
@@ -99,14 +105,22 @@ def _below_both(found: Sequence[AdaptiveRuns]) -> Claim:
         for one in found
         for kind in [next(kind for kind in one.kinds if kind in one.moved)]
     ]
+    below = holm(
+        {
+            (one.named(kind), end): (one.above(kind, getattr(one, end)), -math.inf, 0.0)
+            for one in found
+            for kind in one.moved
+            for end in ("pre", "post")
+        }
+    )
     return judged(
         name="below both ends",
         statement="A placement whose number moves ends below Pre-LN and below Post-LN with warm-up, each at its own "
         "best rate, it and Pre-LN at the better of two warm-ups.",
         source=_ASKED,
-        found=f"its last loss less theirs, in nats, of the lowest of each task: {'; '.join(lowest)}",
+        found=f"its last loss less theirs, in nats, of the lowest of each task: {'; '.join(lowest)}. {_CORRECTED}",
         holds={
-            one.named(kind): all_hold([between(one.above(kind, end), greatest=0.0) for end in (one.pre, one.post)])
+            one.named(kind): all_hold([below[one.named(kind), end] for end in ("pre", "post")])
             for one in found
             for kind in one.moved
         },

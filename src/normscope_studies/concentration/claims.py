@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from normscope.evidence.estimates import NORMAL, part, with_interval
-from normscope.evidence.judging import Answer, all_hold, answers, between, by_place
+from normscope.evidence.judging import Answer, SettingGroup, all_hold, answers, between, by_place
 from normscope.measure import Estimate
 from normscope.placement import named
 
@@ -132,7 +132,8 @@ def _by_stack(holds: Mapping[tuple[str, int], Answer]) -> dict[str, Answer]:
         own = [answer for (name, _), answer in holds.items() if name == stack]
         agree = len(set(own)) == 1
         for depths, answer in by_place(own, "depth").items():
-            found[f"in the {stack}" if agree else f"in the {stack} at {depths}"] = answer
+            words = f"in the {stack}" if agree else f"in the {stack} at {depths}"
+            found[SettingGroup(words, depths.settings)] = answer
     return found
 
 

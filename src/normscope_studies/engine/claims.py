@@ -33,18 +33,20 @@ def claim(
     greatest: _ClaimBound = math.inf,
     shown: Callable[[Estimate], str] = with_interval,
     beside: str = "",
+    decided: Mapping[str, Answer] = {},
 ) -> Claim:
     """A claim that a value lies between bounds, judged in every setting and then over all of them.
 
     value: what the numbers are, with their unit; the sentence of what was found begins with it. holds: by setting, the
     value with its interval, or an answer where there is no single number. shown: how a value is written. beside: more
-    sentences on what was found. Raises ValueError without a setting.
+    sentences on what was found. decided: answers of settings that more than their own interval decides, such as a
+    family that is judged together. Raises ValueError without a setting.
     """
     values = {setting: one for setting, one in holds.items() if isinstance(one, Estimate)}
     answers = {
         setting: between(one, _at(least, setting), _at(greatest, setting)) if isinstance(one, Estimate) else one
         for setting, one in holds.items()
-    }
+    } | dict(decided)
     found = f"{value}: {listed(values, shown)}" if values else value
     return judged(
         name=name, statement=statement, source=source, found=". ".join(filter(None, [found, beside])), holds=answers

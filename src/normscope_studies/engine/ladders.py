@@ -15,6 +15,7 @@ from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState, PoolCell
 from normscope.errors import UserError
 from normscope.evidence.estimates import estimate
+from normscope.evidence.judging import learned
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.tasks.run_config import RunConfig
 from normscope.train.device import available_cores, choose_device
@@ -137,6 +138,10 @@ class WarmupPair:
     def gain(self) -> Estimate:
         """By how many nats the runs without warm-up end above those with."""
         return self.without.less(self.warm)
+
+    def learned(self, unigram_nats: float) -> bool:
+        """Whether the better one has; else the pair decides nothing."""
+        return learned(self.better.mean_nats, unigram_nats)
 
     @property
     def cells(self) -> list[Cell]:

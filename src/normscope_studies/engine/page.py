@@ -35,10 +35,10 @@ class Claim:
     verdict: Verdict
     conditions: str = ""
     """Where it holds, where it does not, and where the numbers do not decide. Raises ValueError where a claim that is
-    reproduced under conditions has none, and where one that is reproduced, or is not, has some."""
+    reproduced under conditions has none, and where one that is reproduced has some."""
 
     def __post_init__(self) -> None:
-        allowed = {Verdict.UNDER_CONDITIONS: (True,), Verdict.UNDECIDED: (True, False)}.get(self.verdict, (False,))
+        allowed = {Verdict.UNDER_CONDITIONS: (True,), Verdict.REPRODUCED: (False,)}.get(self.verdict, (True, False))
         if bool(self.conditions) not in allowed:
             raise ValueError(f"{self.name}: conditions {self.conditions!r} do not go with verdict {self.verdict!r}")
 

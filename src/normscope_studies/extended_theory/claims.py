@@ -12,7 +12,7 @@ from normscope.evidence.estimates import Floats, estimate, part, slopes
 from normscope.evidence.judging import Answer, all_hold, between, by_setting, lies_within
 from normscope.measure import Estimate
 from normscope.placement import named
-from normscope.report.words import number, span
+from normscope.report.words import number, percentage, span
 from normscope.theory.predict import predict
 from normscope.theory.settings import ModelSetting
 
@@ -146,7 +146,7 @@ def _of_post_ln(post: Sequence[Profile]) -> list[Claim]:
             name="Corrected, Post-LN: decoders decay through cross-attention",
             statement="A decoder's gradient falls by 1/√(1+a) a block, a being the power that cross-attention adds, "
             "because that part of what passes the norm came from the encoder. Expected slope per block: 0 without "
-            f"cross-attention; {expected}.",
+            f"cross-attention, within {FLAT_WITHIN:.3f}; {expected}, within {percentage(CROSS_WITHIN, 0)}.",
             source="corrected",
             found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(decoders)}.",
             holds=_each(
@@ -180,7 +180,7 @@ def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
         judged(
             name="Appendix F, Pre-LN: independent of the layer",
             statement="The gradient “is independent of l when l is large”: from the middle block to the last it stays "
-            "the same.",
+            f"the same, within {percentage(SAME_WITHIN, 0)}.",
             source=_SOURCE,
             found=f"Middle block over last: {_over_depths(pre, lambda p: float(middle(p).mean))}.",
             holds=_each(pre, lambda p: lies_within(middle(p), 1.0, SAME_WITHIN)),
@@ -202,7 +202,7 @@ def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
         ),
         claim(
             "Section 3.3, Pre-LN: 1/√L at the top",
-            "The last block's gradient falls as 1/√L.",
+            f"The last block's gradient falls as 1/√L: an exponent of −½ within {EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, theorem 1",
             value="exponent of the last block's ‖∂L/∂W₂‖ over L",
             holds={title: part(found, 0) for title, found in lasts.items()},
@@ -210,7 +210,8 @@ def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
         ),
         claim(
             "Section 3.3, Pre-LN: 1/√L for all parameters",
-            "“The gradients of all parameters will be normalized by √L”: the first block's fall as 1/√L too.",
+            "“The gradients of all parameters will be normalized by √L”: the first block's fall as 1/√L too, "
+            f"with an exponent of −½ within {EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, section 3.3",
             value="exponent of the first block's gradients over L, least to greatest of W₂, W₁ and W_V",
             holds=firsts,
@@ -219,7 +220,7 @@ def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
         ),
         claim(
             "Corrected, Pre-LN: the bottom does not fall with depth",
-            "The first block's gradient has nothing of 1/√L in it: an exponent of 0.",
+            f"The first block's gradient has nothing of 1/√L in it: an exponent of 0 within {EXPONENT_WITHIN:g}.",
             source="corrected",
             value="exponent of the first block's ‖∂L/∂W₂‖ over L",
             holds={title: part(found, 0) for title, found in firsts.items()},

@@ -12,7 +12,7 @@ import numpy as np
 from normscope.data.opening import TOY
 from normscope.evidence.estimates import Floats, estimate, exponent
 from normscope.measure import Estimate
-from normscope.report.words import interval, number, span
+from normscope.report.words import interval, number, percentage, span
 
 from ..engine.claims import claim, shown_factor
 from ..engine.page import Claim
@@ -64,7 +64,7 @@ def _depth_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
     return [
         claim(
             "Figure 3(d), Post-LN keeps its size",
-            "the gradient of the last W₂ stays the same whatever the depth",
+            f"the gradient of the last W₂ stays the same whatever the depth: an exponent of 0 within {NEAR:g}",
             source=f"{_SECTION} and Theorem 1",
             value=_EXPONENT,
             holds=post,
@@ -73,7 +73,7 @@ def _depth_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
         ),
         claim(
             "Figure 3(d), its size",
-            f"it is around {PUBLISHED}",
+            f"it is around {PUBLISHED}, within {percentage(AROUND, 0)}",
             source=_SECTION,
             value="mean over the depths",
             holds=sizes,
@@ -83,7 +83,7 @@ def _depth_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
         ),
         claim(
             "Figure 3(c), Pre-LN falls",
-            "the gradient of the last W₂ decreases as the model grows",
+            "the gradient of the last W₂ decreases as the model grows: an exponent below 0",
             source=_SECTION,
             value=_EXPONENT,
             holds=pre,
@@ -92,7 +92,7 @@ def _depth_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
         ),
         claim(
             "Figure 3(c), Pre-LN falls as 1/√L",
-            "the gradient of the last W₂ is of order 1/√L: its exponent of depth is −½",
+            f"the gradient of the last W₂ is of order 1/√L: its exponent of depth is −½ within {NEAR:g}",
             source="Xiong et al. 2020, Theorem 1",
             value=_EXPONENT,
             holds=pre,
@@ -102,7 +102,7 @@ def _depth_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
         claim(
             "Figure 3(c), Pre-LN falls as predicted",
             "it falls as the stream that it is divided by grows, but for the embedding's part of it: at these depths, "
-            f"of this text, with the exponent {span(list(predicted.values()))}",
+            f"of this text, with the exponent {span(list(predicted.values()))}, within {NEAR:g}",
             source="corrected",
             value=_EXPONENT,
             holds=pre,
@@ -123,7 +123,7 @@ def _layer_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
         layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
         return claim(
             f"Figure 3(a, b), {name}",
-            f"{reason}: a layer {layers}",
+            f"{reason}: a layer {layers}, within {percentage(NEAR_LAYER, 0)}",
             source="corrected",
             value=_A_LAYER,
             holds=measured,
@@ -135,7 +135,7 @@ def _layer_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
     return [
         claim(
             "Figure 3(a, b), Post-LN grows with the layer",
-            "the norm of the expected gradient grows along with the layer index",
+            "the norm of the expected gradient grows along with the layer index: by a factor above 1 a layer",
             source=_SECTION,
             value=_A_LAYER,
             holds=slopes,
@@ -152,7 +152,8 @@ def _layer_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
         ),
         claim(
             "Figure 3(a, b), Pre-LN stays",
-            "the norm of the expected gradient stays almost the same for all layers",
+            "the norm of the expected gradient stays almost the same for all layers: the last layer's within a "
+            f"factor of {SAME:g} of the first's",
             source=_SECTION,
             value="the last layer's over the first's",
             holds=last_over_first,
@@ -172,7 +173,7 @@ def _warm_up_claims(numbers: Figure3Numbers) -> list[Claim]:
     return [
         claim(
             "Figure 3(a, b), Post-LN after the warm-up",
-            "after the warm-up with Adam its gradients are very small",
+            f"after the warm-up with Adam its gradients are very small: less than {SMALL:g} of what they were",
             source=_SECTION,
             value="Of what it was in the same layer before, the norm is",
             holds={_part(key): ratio for key, ratio in left_after_warm_up(numbers).items()},

@@ -46,7 +46,7 @@ def _lemma_1(config: LemmasConfig, of: Estimates) -> Claim:
     share = paper.relu_squared_norm(width=1)
     return claim(
         "Lemma 1",
-        "E‖ReLU(X)‖² = σ² d / 2 for X ~ N(0, σ² I_d).",
+        f"E‖ReLU(X)‖² = σ² d / 2 for X ~ N(0, σ² I_d), within {percentage(EQUAL_WITHIN, 0)}.",
         source="Xiong et al. 2020, lemma 1",
         value="E‖ReLU(X)‖² / (σ² d)",
         holds=by_names(of["relu"], [f"σ = {sigma:g}" for sigma in config.sigmas]),
@@ -66,7 +66,7 @@ def _post_ln(config: LemmasConfig, of: Estimates, hidden_off: float) -> list[Cla
     return [
         judged(
             name="Lemma 2, Post-LN, before the last norm",
-            statement="E‖x^{post,5}‖² = 3d/2 in every layer.",
+            statement=f"E‖x^{{post,5}}‖² = 3d/2 in every layer, within {percentage(EQUAL_WITHIN, 0)}.",
             source="Xiong et al. 2020, lemma 2, eq. (13)",
             found=f"{number(last.mean.mean(), 4)} d on average over blocks, from {span(last.mean.tolist(), 4)} d, each "
             f"± {number(last.half_width.max(), 4)} d at most.",
@@ -75,7 +75,7 @@ def _post_ln(config: LemmasConfig, of: Estimates, hidden_off: float) -> list[Cla
         judged(
             name="Lemma 2, Post-LN, the steps of Table 1",
             statement="E‖x^{post,1}‖² ≤ d ≤ E‖x^{post,2}‖² ≤ 2d, E‖x^{post,3}‖² = d, E‖x^{post,4}‖² = d/2, "
-            "E‖x^{post,5}‖² = 3d/2.",
+            f"E‖x^{{post,5}}‖² = 3d/2, each equality within {percentage(EQUAL_WITHIN, 0)}.",
             source="Xiong et al. 2020, proof of lemma 2, eq. (2) to (13)",
             found=f"Over blocks, in units of d: {'; '.join(ranges)}.",
             holds=by_place(steps, "step"),
@@ -169,7 +169,7 @@ def _lemma_3(config: LemmasConfig, of: Estimates, jacobian: Sequence[Mapping[str
         ),
         claim(
             "Lemma 3, as stated",
-            "‖J_LN(x)‖₂ = O(√d / ‖x‖₂), whatever x.",
+            f"‖J_LN(x)‖₂ = O(√d / ‖x‖₂), whatever x: at most {percentage(BOUND_WITHIN, 0)} above it.",
             source="Xiong et al. 2020, lemma 3, eq. (29)",
             value="‖J_LN(x)‖₂ over √d / ‖x‖₂, x ~ N(0, I) plus a mean",
             holds=by_names(of["layer-norm over claimed"], [f"a mean of {mean:g}" for mean in config.means]),

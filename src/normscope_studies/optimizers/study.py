@@ -1,16 +1,17 @@
 """Placement, optimiser and warm-up crossed: the runs, who needs a warm-up under which optimiser, and the page."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import plain_estimate, with_interval
-from normscope.measure import Estimate
+from normscope.evidence.judging import LEARNED_NATS, Answer, holm
 from normscope.optim import OptimizerConfig
 from normscope.placement import named
+from normscope.report.words import joined
 from normscope.runs.config import replaced
 from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
 
@@ -42,18 +43,19 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
     parameters = sum(p.numel() for p in LANGUAGE_MODEL.build(base, corpus.tokeniser).parameters())
     pairs = climb(arms(config, base, pieces.folder), config, pieces, best_rates=config.best_rates)
     runs, unigram_nats = trained_by(pairs.values()), LANGUAGE_MODEL.chance_nats(corpus)
+    needs = all_needs(pairs, config.needs_nats, unigram_nats)
     return Findings(
         conditions=conditions(config, unigram_nats, parameters, runs),
-        claims=claims(config, pairs),
+        claims=claims(config, pairs, unigram_nats),
         figures=figures(config, pairs),
-        tables=tables(config, pairs),
+        tables=tables(config, pairs, needs),
         data={
             "unigram_nats": unigram_nats,
             "pairings": [
                 {
                     "placement": placement,
                     "optimizer": optimizer,
-                    "verdict": str(need(pair.gain, config.needs_nats)),
+                    "verdict": str(needs[placement, optimizer]),
                     "gain_nats": plain_estimate(pair.gain),
                     "without_warmup": _data(pair.without),
                     "with_warmup": _data(pair.warm),
@@ -98,53 +100,85 @@ class Need(StrEnum):
     GAINS = "gains from it"
     DOES_NOT = "does not"
     UNDECIDED = "undecided"
+    UNLEARNED = "did not learn"
 
 
-def need(gain: Estimate, needs_nats: float) -> Need:
-    """By the interval of the gain: above `needs_nats`, above 0, below `needs_nats`, or across an edge.
+def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) -> dict[tuple[str, str], Need]:
+    """By the interval of each gain: above `needs_nats`, above 0, below `needs_nats`, or across an edge.
 
-    A gain that is certain and below `needs_nats` is one; so is one that may be above it.
+    Intervals are corrected for how many pairs there are. A gain that is certain and below `needs_nats` is one; so is
+    one that may be above it. A pair neither of whose runs learned decides nothing.
     """
-    low, high = float(gain.low), float(gain.high)
-    if low > needs_nats:
-        return Need.NEEDS
-    if low > 0:
-        return Need.GAINS
-    return Need.DOES_NOT if high < needs_nats else Need.UNDECIDED
+    found = {}
+    without, no_gain = (_at_most(pairs, edge, unigram_nats) for edge in (needs_nats, 0.0))
+    for key, pair in pairs.items():
+        if not pair.learned(unigram_nats):
+            found[key] = Need.UNLEARNED
+        elif without[key] is False:
+            found[key] = Need.NEEDS
+        elif no_gain[key] is False:
+            found[key] = Need.GAINS
+        else:
+            found[key] = Need.DOES_NOT if without[key] else Need.UNDECIDED
+    return found
 
 
-def claims(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[Claim]:
+def _at_most(pairs: _OptimizerPairs, edge: float, unigram_nats: float) -> dict[tuple[str, str], Answer]:
+    """Whether a warm-up gains at most so much, of all pairs together; None where neither run learned."""
+    learned = {key: (pair.gain, -math.inf, edge) for key, pair in pairs.items() if pair.learned(unigram_nats)}
+    return {**dict.fromkeys(pairs), **holm(learned)}
+
+
+def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float) -> list[Claim]:
     """One for each placement of which a source speaks, and one for the order of placements under two optimisers."""
-    made = []
+    made, edge = [], config.needs_nats
+    at_most = _at_most(pairs, edge, unigram_nats)
+    family = sum(pair.learned(unigram_nats) for pair in pairs.values())
     for placement, needs, source in _SAID:
         if placement not in config.placements:
             continue
-        title, edge = named(placement).title, config.needs_nats
-        ends = f"ends {'more than' if needs else 'at most'} {edge:g} nats above"
+        title = named(placement).title
+        holds = {TITLES[optimizer]: pairs[placement, optimizer] for optimizer in config.optimizers}
+        does_not = {TITLES[optimizer]: at_most[placement, optimizer] for optimizer in config.optimizers}
+        unlearned = [setting for setting, pair in holds.items() if not pair.learned(unigram_nats)]
         made.append(
             claim(
                 f"{title} {'needs' if needs else 'does without'} warm-up",
-                f"{title} without warm-up {ends} its runs with it, each at its own best rate.",
+                f"{title} without warm-up ends {'more than' if needs else 'at most'} {edge:g} nats above its runs with "
+                "it, each at its own best rate.",
                 source=source,
                 value="the loss without less that with warm-up, in nats",
-                holds={TITLES[optimizer]: pairs[placement, optimizer].gain for optimizer in config.optimizers},
-                least=edge if needs else -math.inf,
-                greatest=math.inf if needs else edge,
+                holds={setting: pair.gain for setting, pair in holds.items()},
+                decided={
+                    setting: answer if answer is None or not needs else not answer
+                    for setting, answer in does_not.items()
+                },
+                beside=_decided_by(family, unlearned),
             )
         )
     if {"adamw", "muon"} <= set(config.optimizers):
-        less = {name: pairs[name, "adamw"].better.less(pairs[name, "muon"].better) for name in config.placements}
+        less = {
+            named(name).title: pairs[name, "adamw"].better.less(pairs[name, "muon"].better)
+            for name in config.placements
+            if pairs[name, "adamw"].learned(unigram_nats) or pairs[name, "muon"].learned(unigram_nats)
+        }
         made.append(
             claim(
                 "Muon ends lower than AdamW",
                 "Under Muon a placement ends lower than under AdamW, each at its own best rate and warm-up.",
                 source="Jordan 2024, Muon; Liu et al. 2025, arXiv:2502.16982, section 3, of larger models",
                 value="AdamW's last loss less Muon's, in nats",
-                holds={named(placement).title: one for placement, one in less.items()},
-                least=0.0,
+                holds=less or {"all": None},
+                decided=holm({title: (one, 0.0, math.inf) for title, one in less.items()}),
+                beside=f"Corrected by Holm over {len(less)} placements",
             )
         )
     return made
+
+
+def _decided_by(family: int, unlearned: Sequence[str]) -> str:
+    corrected = f"Corrected by Holm over {family} pairs"
+    return f"{corrected}; did not learn, so that it decides nothing: {joined(unlearned)}" if unlearned else corrected
 
 
 def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigure]:
@@ -167,12 +201,11 @@ def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigur
     ]
 
 
-def tables(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyTable]:
+def tables(config: OptimizersConfig, pairs: _OptimizerPairs, needs: Mapping[tuple[str, str], Need]) -> list[StudyTable]:
     """The one that a practitioner pins to the wall: who needs a warm-up; then where the runs of each optimiser end."""
 
     def cell(placement: str, optimizer: str) -> str:
-        gain = pairs[placement, optimizer].gain
-        return f"{need(gain, config.needs_nats)}: {with_interval(gain, 2)}"
+        return f"{needs[placement, optimizer]}: {with_interval(pairs[placement, optimizer].gain, 2)}"
 
     wall = StudyTable(
         title="Who needs a warm-up: verdict, and by how many nats the runs without it end above those with it, each at "
@@ -219,9 +252,11 @@ def conditions(
         "rates": f"{ladders}. {config.climbing} on the ladder, then {config.seeds} at its best {config.best_rates} "
         "rates",
         "verdict": f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; gains from it: "
-        f"above 0; does not: below {config.needs_nats:g}; else undecided",
+        f"above 0; does not: below {config.needs_nats:g}; else undecided; all corrected by Holm for how many pairs "
+        f"there are. A pair learned where the better of its runs ends more than {LEARNED_NATS:g} nats below the "
+        "unigram baseline; another decides nothing",
         "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over "
-        "seeds in pairs, each verdict by itself",
+        "seeds in pairs",
         "trained by": in_words(dict(runs)),
     }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import plain_estimate
+from normscope.evidence.judging import Answer, holm
 from normscope.placement import named
 
 from ..engine.claims import claim
@@ -53,6 +54,7 @@ def run(config: StreamsConfig, pieces: Pieces) -> Findings:
 def claims(config: StreamsConfig, found: Sequence[StreamRuns]) -> list[Claim]:
     """One for each promise, one a task for warm-up, and the one placement that is known to need it."""
     edge, made = config.comparable_nats, []
+    kept, family = _kept(found, edge)
     for name, promise in PROMISES.items():
         less = {one.words: one.less_base(name) for one in found if name in one.pairs}
         if less:
@@ -65,8 +67,8 @@ def claims(config: StreamsConfig, found: Sequence[StreamRuns]) -> list[Claim]:
                     source=promise.source,
                     value="its last loss less Pre-LN's, in nats",
                     holds=less,
-                    least=-math.inf if lower else -edge,
-                    greatest=0.0 if lower else edge,
+                    decided={one.words: kept[name, one.task] for one in found if name in one.pairs},
+                    beside=f"Corrected by Holm over {family} promises",
                 )
             )
     for one in found:
@@ -79,7 +81,8 @@ def claims(config: StreamsConfig, found: Sequence[StreamRuns]) -> list[Claim]:
                 source="not in the sources; asked of all",
                 value="the loss without less that with warm-up, in nats",
                 holds={named(name).title: one.pairs[name].gain for name in new},
-                greatest=edge,
+                decided={named(name).title: answer for name, answer in _without_warmup(one, new, edge).items()},
+                beside=f"Corrected by Holm over {len(new)} placements",
             )
         )
     made.append(
@@ -93,6 +96,28 @@ def claims(config: StreamsConfig, found: Sequence[StreamRuns]) -> list[Claim]:
         )
     )
     return made
+
+
+def _kept(found: Sequence[StreamRuns], edge: float) -> tuple[dict[tuple[str, str], Answer], int]:
+    """By placement and task, whether what its source promises is so, all judged together; and how many there are."""
+    family = {}
+    for one in found:
+        for name, promise in PROMISES.items():
+            if name in one.pairs and _learned(one, name, BASE):
+                low, high = (-math.inf, 0.0) if promise.ends == "lower" else (-edge, edge)
+                family[name, one.task] = (one.less_base(name), low, high)
+    asked = [(name, one.task) for one in found for name in PROMISES if name in one.pairs]
+    return {**dict.fromkeys(asked), **holm(family)}, len(family)
+
+
+def _without_warmup(one: StreamRuns, names: Sequence[str], edge: float) -> dict[str, Answer]:
+    """Whether each gains at most so much from a warm-up, all judged together."""
+    family = {name: (one.pairs[name].gain, -math.inf, edge) for name in names if _learned(one, name)}
+    return {**dict.fromkeys(names), **holm(family)}
+
+
+def _learned(one: StreamRuns, *names: str) -> bool:
+    return any(one.pairs[name].learned(one.unigram_nats) for name in names)
 
 
 def figures(found: Sequence[StreamRuns]) -> list[StudyFigure]:

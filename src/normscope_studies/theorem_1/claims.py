@@ -6,6 +6,7 @@ import numpy as np
 
 from normscope.evidence.estimates import estimate
 from normscope.measure import Estimate
+from normscope.report.words import percentage
 
 from ..engine.claims import around, claim, shown_span
 from ..engine.page import Claim
@@ -29,7 +30,8 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
         *(one for side in sides for one in _of_side(side, [sweep for sweep in short if sweep.side is side])),
         claim(
             "Prediction: mean over positions",
-            "The mean-field prediction gives the gradient of a mean over several positions.",
+            "The mean-field prediction gives the gradient of a mean over several positions, within "
+            f"{percentage(PREDICTED_WITHIN, 0)}.",
             source="this program's theory",
             value="measured / predicted",
             holds={f"{s.side.title} over {s.over}": s.ratio for s in short if s.tokens > 1},
@@ -39,7 +41,8 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
         claim(
             "Corrected: what “all derivatives are bounded” hides",
             "‖∂L/∂x‖ is O(1) only for output rows of length O(1). With rows from N(0, 1) it is about √(2d) "
-            f"({saturated_loss_gradient(width):.1f} at d = {width}), and the gradient of order d.",
+            f"({saturated_loss_gradient(width):.1f} at d = {width}), and the gradient of order d: an exponent of 1 "
+            f"within {EXPONENT_WITHIN:g}.",
             source="corrected",
             value="fitted exponent of the gradient over the width",
             holds={title: sweep.exponent for title, sweep in long.items()},
@@ -73,7 +76,7 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
         claim(
             f"Theorem 1, {side.title}: the scale",
             f"“The scale of the gradients to the last FFN layer is of order O({side.order_text})”: over these "
-            f"widths d to the power {order:.3f}.",
+            f"widths d to the power {order:.3f}, within {EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, after theorem 1",
             value="fitted exponent over the width",
             holds=exponents,
@@ -82,7 +85,8 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
         ),
         claim(
             f"Theorem 1, {side.title}: over depth",
-            f"The gradient of the last W₂ {side.over_depth_text}.",
+            f"The gradient of the last W₂ {side.over_depth_text}: an exponent of {side.depth_exponent:g} within "
+            f"{EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, theorem 1",
             value=f"fitted exponent over the number of blocks, deeper half, {side.depth_exponent:g} being claimed",
             holds={name: sweep.exponent for name, sweep in deep.items()},
@@ -91,7 +95,7 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
         claim(
             f"Corrected, {side.title}: the scale",
             f"One position's gradient has rank one, so the scale is O({side.corrected_order_text}), not "
-            f"O({side.order_text}).",
+            f"O({side.order_text}): an exponent of 0.5 within {EXPONENT_WITHIN:g}.",
             source="corrected",
             value="fitted exponent over the width, 0.5 being expected",
             holds=exponents,
@@ -110,7 +114,8 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
         ),
         claim(
             f"Corrected, {side.title}: the value",
-            "For a sequence of one token the expected size is √(d/2) ‖∂L/∂x‖ / √q.",
+            "For a sequence of one token the expected size is √(d/2) ‖∂L/∂x‖ / √q, within "
+            f"{percentage(PREDICTED_WITHIN, 0)}.",
             source="corrected",
             value="measured / expected, ‖∂L/∂x‖ taken as 1",
             holds={name: sweep.ratio for name, sweep in ones.items()},

@@ -72,7 +72,8 @@ def claims(config: TransferConfig, coordinates: Sequence[Drift], rates: Sequence
                 made.append(
                     judged(
                         name=f"{title}: {name}",
-                        statement=f"{title}: {what} is the same at every {axis}.",
+                        statement=f"{title}: {what} is the same at every {axis}, an exponent of 0 within "
+                        f"{drifts[0].edge:g}.",
                         source=source,
                         found=f"exponents over {axis}: {found}",
                         holds={words: one.holds for words, one in own.items()},
