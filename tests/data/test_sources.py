@@ -149,6 +149,35 @@ def _dataset(**changes: object) -> Callable[[Path], Path]:
     return write
 
 
+def _nul(suffix: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        table = pyarrow.table({"text": ["x", "a\0b"]})
+        if suffix == ".parquet":
+            parquet.write_table(table, folder / "a.parquet")
+        else:
+            with ipc.new_stream(folder / "a.arrow", table.schema) as writer:
+                writer.write_table(table)
+        return folder / f"a{suffix}"
+
+    return write
+
+
+def _long_word(name: str) -> Callable[[Path], Path]:
+    text = "so " + "ab" * 50_000 + "c and"
+    return _bytes(name, f"one\n{text}\n".encode() if name == "a.txt" else _rows("one", text))
+
+
+def _rows(*texts: str) -> bytes:
+    return "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+
+
+def test_a_long_text_without_blanks_is_read_where_sentences_end(tmp_path: Path) -> None:
+    """Chinese is written so; and what has just as many characters as a word may have is read too."""
+    texts = ["漢字です。" * 30_000, "ab" * 50_000]
+    path = _bytes("a.jsonl", _rows(*texts))(tmp_path)
+    assert [text for _, text in texts_in(path, "text")] == texts
+
+
 @pytest.mark.parametrize(
     ("write", "field", "message"),
     [
@@ -165,7 +194,11 @@ def _dataset(**changes: object) -> Callable[[Path], Path]:
             "a.json:1: not JSON .*; give JSON lines, an object with",
         ),
         (_bytes("a.jsonl", b"[" * 999), "text", "a.jsonl:1: not JSON .lists, tables or keys are nested more than 64"),
-        (_bytes("a.jsonl", b'{"text": "x"}\n{"text": "a\\u0000b"}\n'), "text", r"a.jsonl:2: NUL in 'text', which no"),
+        (_bytes("a.jsonl", b'{"text": "x"}\n{"text": "a\\u0000b"}\n'), "text", r"a.jsonl:2: NUL in the text, which no"),
+        (_nul(".parquet"), "text", r"a.parquet, row 2: NUL in the text, which no text has; take it out"),
+        (_nul(".arrow"), "text", r"a.arrow, row 2: NUL in the text"),
+        (_long_word("a.txt"), "text", r"a.txt:2: a word of 100,001 characters, at most 100,000 are allowed; is this"),
+        (_long_word("a.jsonl"), "text", r"a.jsonl:2: a word of 100,001 characters, at most 100,000 are allowed"),
         (_bytes("a.jsonl", b""), "text", "empty file; give a text file with one JSON object a line"),
         (parquet_file, "body", "no field 'body' in it; it has id, text; name the field of the text"),
         (parquet_file, "id", "the field 'id' holds int64, not text; name the field of the text"),

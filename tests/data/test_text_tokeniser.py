@@ -1,6 +1,7 @@
 """WordPiece against greedy longest-match by hand, byte-level BPE against merges by hand, and any text coming back."""
 
 import json
+import re
 import subprocess
 import sys
 import unicodedata
@@ -128,9 +129,9 @@ def test_the_same_texts_give_the_same_bytes_in_every_process(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_a_size_that_cannot_be_is_refused_with_one_that_can(kind: str) -> None:
-    with pytest.raises(UserError, match=r"vocabulary size 9 is too small: .* (are|at least) \d+") as error:
+    with pytest.raises(UserError, match=r"vocabulary size 9 is too small: .* are \d+; ask for that or more") as error:
         learned(kind, 9)
-    least = int(str(error.value).split()[-1])
+    least = int(str(error.value).split(" are ")[1].split(";")[0])
     assert len(learned(kind, least)) == least
     with pytest.raises(UserError, match="more than this text allows: at most ") as error:
         learned(kind, 100_000)
@@ -193,7 +194,21 @@ def test_a_very_long_word_is_learned_from_in_pieces() -> None:
     assert "".join(words) == "ab" * 2600 * 2 + "short"
 
 
-def test_a_size_that_a_short_text_has_no_room_for_is_not_answered_by_another_such() -> None:
-    text = [f"{chr(97 + i)}{chr(98 + i)}" for i in range(24)]
-    with pytest.raises(UserError, match="give more text: room for all takes 200, for which this one has too few words"):
-        TextTokeniser.learn(text, 120, kind="wordpiece", lowercase=False)
+def test_every_size_between_a_small_text_s_characters_and_its_pieces_can_be_had() -> None:
+    """Where its most frequent characters alone give fewer entries, the others are taken in too."""
+    text = [f"{chr(97 + i)}{chr(98 + i)} and {chr(97 + i)}{chr(98 + i)}" for i in range(24)]
+    with pytest.raises(
+        UserError, match=r"vocabulary size 40 is too small: .* are (\d+); ask for that or more"
+    ) as small:
+        TextTokeniser.learn(text, 40, kind="wordpiece", lowercase=False)
+    with pytest.raises(UserError, match=r"more than this text allows: at most (\d+) entries") as large:
+        TextTokeniser.learn(text, 999, kind="wordpiece", lowercase=False)
+    least, most = (int(re.findall(r"(?:are|at most) (\d+)", str(error.value))[0]) for error in (small, large))
+    assert (least, most) == (
+        5 + 2 * 25,
+        5 + 2 * 25 + 24 + 2,
+    )  # a piece for each pair of letters, and "and" in two steps
+    for size in range(least, most + 1):
+        tokeniser = TextTokeniser.learn(text, size, kind="wordpiece", lowercase=False)
+        assert len(tokeniser) == size
+        assert tokeniser.ids[UNK] not in {i for ids in tokeniser.encode_many(text) for i in ids}

@@ -25,7 +25,8 @@ _UNK = SPECIALS[1]
 _CONTINUES = "##"
 _MIN_PAIR_COUNT = 2
 _ALPHABET_SHARE = 8
-"""WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each."""
+"""WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each,
+where the words of these characters give enough entries."""
 _WORDS_A_STRING = 1000
 _MOST_LEARNED_CHARACTERS = 200
 """Of a word in one piece; WordPiece leaves words of more than 100 unknown."""
@@ -67,7 +68,23 @@ def _learned_bpe(counts: Mapping[str, int], size: int) -> Tokenizer:
 
 def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
     characters = _characters(counts)
-    alphabet = _alphabet(characters, size // _ALPHABET_SHARE)
+    # A small text has too few words without its rarest characters, and room for them all.
+    for most in (size // _ALPHABET_SHARE, len(characters)):
+        alphabet = _alphabet(characters, most)
+        trained = _trained_wordpiece(counts, alphabet, size)
+        if trained.get_vocab_size() == size:
+            break
+    _check_size(trained, size, len(SPECIALS) + len(alphabet))
+    vocabulary = json.loads(trained.to_str())["model"]["vocab"]
+    model: Any = WordPiece(vocab=vocabulary, unk_token=_UNK, continuing_subword_prefix=_CONTINUES)
+    tokenizer = Tokenizer(model)
+    tokenizer.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
+    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUES)
+    return tokenizer
+
+
+def _trained_wordpiece(counts: Mapping[str, int], alphabet: Sequence[str], size: int) -> Tokenizer:
+    """Of the words that the alphabet spells; with fewer entries where they have no more pieces."""
     # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a hash table, and
     # breaks ties between merges by these numbers.
     trainer = BpeTrainer(
@@ -83,29 +100,7 @@ def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
     trained = Tokenizer(BPE(unk_token=_UNK, continuing_subword_prefix=_CONTINUES))
     trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trained.train_from_iterator(_repeated(spelt), trainer)
-    if trained.get_vocab_size() < size < _ALPHABET_SHARE * len(characters):
-        raise UserError(
-            f"vocabulary size {size} is too small: it has no room for the {len(characters)} characters of this text, "
-            f"and the words without the others give {trained.get_vocab_size()} entries; "
-            f"{_possible(counts)}"
-        )
-    _check_size(trained, size, len(SPECIALS) + len(alphabet))
-    vocabulary = json.loads(trained.to_str())["model"]["vocab"]
-    model: Any = WordPiece(vocab=vocabulary, unk_token=_UNK, continuing_subword_prefix=_CONTINUES)
-    tokenizer = Tokenizer(model)
-    tokenizer.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
-    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUES)
-    return tokenizer
-
-
-def _possible(counts: Mapping[str, int]) -> str:
-    """What can be done where not all characters have room."""
-    least = _ALPHABET_SHARE * len(_characters(counts))
-    try:
-        _learned_wordpiece(counts, least)
-    except UserError:
-        return f"give more text: room for all takes {least}, for which this one has too few words; or take bpe"
-    return f"ask for at least {least}"
+    return trained
 
 
 def _characters(words: Mapping[str, int]) -> Counter[str]:
@@ -137,7 +132,10 @@ def _repeated(counts: Mapping[str, int]) -> Iterable[str]:
 def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
     largest = tokenizer.get_vocab_size()
     if size < smallest:
-        raise UserError(f"vocabulary size {size} is too small: characters and special tokens alone are {smallest}")
+        raise UserError(
+            f"vocabulary size {size} is too small: characters and special tokens alone are {smallest}; ask for "
+            "that or more"
+        )
     if largest < size:
         raise UserError(
             f"vocabulary size {size} is more than this text allows: at most {largest} entries can be learned from it; "

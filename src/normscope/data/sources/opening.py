@@ -1,6 +1,7 @@
 """Texts of files of any kind that is known: lines, JSON lines, Parquet, and folders that `datasets` saved."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,6 @@ def json_texts(path: Path, field: str, position: Position | None = None) -> Iter
             has = ", ".join(_names(record)) or "none"
             what = "no such field" if text is _ABSENT else f"{shown(text)}, not text"
             raise UserError(f"{path}:{number}: {field!r} is {what}; it has {has}; name the field of the text")
-        if text is not None and "\0" in text:
-            raise UserError(f"{path}:{number}: NUL in {field!r}, which no text has; take it out")
         yield number, text or ""
 
 
@@ -96,6 +95,24 @@ def arrow_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
+MOST_WORD_CHARACTERS = 100_000
+"""Of one word: a tokeniser's time for it, about a second, is that of a hundred pages."""
+_PARTED = re.compile(r"[\s。！？]+")
+"""What parts words, and where words are not parted sentences."""
+
+
+def _text(place: str, text: str) -> str:
+    """The text as it is. Raises UserError, naming the place, for what no person wrote."""
+    if "\0" in text:
+        raise UserError(f"{place}: NUL in the text, which no text has; take it out")
+    if len(text) > MOST_WORD_CHARACTERS and (longest := max(map(len, _PARTED.split(text)))) > MOST_WORD_CHARACTERS:
+        raise UserError(
+            f"{place}: a word of {longest:,} characters, at most {MOST_WORD_CHARACTERS:,} are allowed; is this text? "
+            "Leave it out, or put blanks into it"
+        )
+    return text
+
+
 FIELD = "text"
 """What the text is called in most datasets."""
 _PACKED = {".gz", ".xz", ".zst"}
@@ -116,17 +133,21 @@ def has_records(path: Path) -> bool:
 def texts_in(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, text): of the records' field, or of the lines of a file of text.
 
-    Raises UserError for what cannot be read, naming the file and the place.
+    Raises UserError for what cannot be read, naming the file and the place, and for a text with a NUL or a word of
+    more than `MOST_WORD_CHARACTERS`.
     """
     if not path.is_dir():
         read = _RECORDS.get(_kind(path))
-        yield from read(path, field, position) if read else read_lines(path, position=position)
+        row = ", row " if read in (parquet_texts, arrow_texts) else ":"
+        for number, text in read(path, field, position) if read else read_lines(path, position=position):
+            yield number, _text(f"{path}{row}{number}", text)
         return
     rows = before = 0
     for file in arrow_files(path):
         inner = Position()
         for _, text in arrow_texts(file, field, inner):
             rows += 1
+            _text(f"{path}, row {rows}", text)
             if position is not None:
                 position.file_bytes = before + inner.file_bytes
             yield rows, text
