@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,10 +232,29 @@ def test_a_folder_in_the_place_of_a_state_is_told(copy: Path) -> None:
         run.train_run(tiny(*SHORT), copy)
 
 
-def test_a_run_that_has_lost_its_checkpoints_says_that_it_begins_again(unfinished: Callable[..., Path]) -> None:
+def test_a_run_that_has_lost_its_checkpoints_begins_again_and_keeps_what_it_logged(
+    unfinished: Callable[..., Path],
+) -> None:
     folder = unfinished(6)
-    shutil.rmtree(folder / "checkpoints")
-    notes = list[str]()
-    run.train_run(tiny(*SHORT), folder, say=notes.append)
     lost, log = folder / "checkpoints", folder / "metrics.jsonl"
-    assert notes == [f"note: {lost} holds no checkpoint of the updates in {log}; they are done again"]
+    for time in (1, 2):
+        before = log.read_bytes()
+        shutil.rmtree(lost)
+        notes = list[str]()
+        run.train_run(tiny(*SHORT), folder, say=notes.append)
+        again = f"note: {lost} holds no checkpoint of the updates in {log}; they are done again, and the file is kept"
+        assert notes == [f"{again} as metrics-{time}.jsonl"]
+        assert (folder / f"metrics-{time}.jsonl").read_bytes() == before
+        log.write_bytes(log.read_bytes().rpartition(b'{"event": "finished"')[0])  # as a kill at the end leaves it
+
+
+def test_a_finished_run_that_has_lost_its_checkpoints_is_not_told_to_be_trained_first(unfinished: Any) -> None:
+    folder = unfinished(6)
+    run.train_run(tiny(*SHORT), folder)
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(
+        UserError, match=r"is finished and has lost its checkpoints .*: put them back, or move its metrics"
+    ):
+        run.train_run(tiny(*SHORT), folder)
+    (folder / "metrics.jsonl").unlink()
+    assert run.train_run(tiny(*SHORT), folder).update == 12

@@ -158,6 +158,11 @@ class RunFolder:
         with disk_errors(f"reading {self.checkpoints}"):
             found = intact(self.checkpoints, update=update, run=run, asking=_which)
             if found is None:
+                if self.is_finished:
+                    raise UserError(
+                        f"{self.path} is finished and has lost its checkpoints ({self.checkpoints} holds none): put "
+                        f"them back, or move its {self.metrics_file.name} away, and the same command trains it again"
+                    )
                 raise UserError(f"{self.path} has no checkpoint yet; train it first")
             best = found.state()["best_update"]
             if which != "best" or best in (0, found.update):  # 0: nothing has been validated yet

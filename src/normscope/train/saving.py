@@ -1,5 +1,6 @@
 """Where a run stands, written to its checkpoints by the first of its processes and read from them by all."""
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,9 +76,23 @@ class Saving:
         """
         self.identity = identity
         found = self._found(from_step)
-        if found is None and self.group.first and self._metrics.is_file() and self._metrics.stat().st_size:
-            self.say(f"note: {self.folder} holds no checkpoint of the updates in {self._metrics}; they are done again")
+        if found is None:
+            self.group.first_only(self._keep_metrics)
         return None if found is None else self.group.together(lambda: self._restore(found, updates))
+
+    def _keep_metrics(self) -> None:
+        """Put what was logged aside where nothing is left to go on from: a machine may not give these numbers again."""
+        if not self._metrics.is_file() or not self._metrics.stat().st_size:
+            return
+        numbered = (self._metrics.with_name(f"metrics-{number}.jsonl") for number in itertools.count(1))
+        kept = next(file for file in numbered if not file.exists())
+        with files.disk_errors(f"renaming {self._metrics}"):
+            self._metrics.rename(kept)
+            files.sync(kept.parent)
+        self.say(
+            f"note: {self.folder} holds no checkpoint of the updates in {self._metrics}; they are done again, and the "
+            f"file is kept as {kept.name}"
+        )
 
     def note_before_end(self, mark: LogMark) -> None:
         """Keep what a longer run goes on from, which does not validate where this one ends."""
