@@ -42,6 +42,9 @@ def test_a_file_may_name_the_engine(tmp_path: Path) -> None:
     file.write_text('[engine]\nname = "slurm"\ngpu = 1\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"cluster\.toml: unknown key 'gpu'"):
         chosen(str(file))
+    file.write_text('engine = "slurm"\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"cluster\.toml: engine is a table, such as \[engine\] .*; got 'slurm'"):
+        chosen(str(file))
 
 
 def test_an_engine_that_is_not_installed_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from normscope.engines.seam import Job, SlurmSettings
-from normscope.engines.slurm import JobArray
+from normscope.engines.slurm import JobArray, tasks_of
 from normscope.errors import UserError
 
 
@@ -42,3 +42,18 @@ def test_other_signs_stay_words_of_their_options(tmp_path: Path) -> None:
     # Slurm reads %% as a percent sign, and %A and %a as the numbers of the array and the task.
     assert said["--output"] == str(out / "slurm").replace("%", "%%") + "/%A_%a.txt"
     assert shlex.split(lines[-1])[2:6] == ["-P", "-m", "normscope.engines.slurm", str(script)]
+
+
+def test_what_was_submitted_is_read_as_it_was_written_or_not_at_all(tmp_path: Path) -> None:
+    """A job holds the words of a command, so that a changed file would have the cluster run something else."""
+    here = job(tmp_path / "out", tmp_path)
+    array = JobArray.written([here], SlurmSettings(gpus=2))
+    array.note("12")
+    assert (array.job(0), tasks_of(here)) == ((here, 2), ["12_0"])
+    file = array.script.with_suffix(".json")
+    text = file.read_text()
+    for changed in (text.replace("train", "evil!"), text[:40], "[]", ""):
+        file.write_text(changed)
+        for read in (lambda: array.job(0), lambda: tasks_of(here)):
+            with pytest.raises(UserError, match=r"array-.*\.json is damaged|cannot be read"):
+                read()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fuzz.mutations as to
-from fuzz import models, ours, texts
+from fuzz import models, ours, received, texts
 
 Change = Callable[[bytes, random.Random], bytes]
 
@@ -86,4 +86,42 @@ READERS: dict[str, Reader] = {
     ),
     "scores": Reader(ours.make_scores, {"runs/*/*.json": to.of_json}, ours.read_scores, guarded=True),
     "comparison": Reader(ours.make_comparison, {"*.json": to.of_json}, ours.read_comparison, guarded=True),
+    "received": Reader(
+        received.make_received,
+        {
+            "comparison.json": received.change_sealed_json,
+            "cells/*.toml": received.change_sealed_toml,
+            "runs/*/config.toml": received.change_sealed_toml,
+            "runs/*/environment.json": received.change_sealed_json,
+            "runs/*/metrics.jsonl": ours.change_sealed,
+            "runs/*/checkpoints/*/*.json": to.of_json,
+        },
+        received.read_received,
+        share=3,
+    ),
+    "journal": Reader(
+        received.make_journal, {"*.jsonl": to.of_json_lines}, received.read_journal, guarded=True, share=2
+    ),
+    "slurm": Reader(
+        received.make_slurm, {"slurm/*.json": to.of_json, "slurm/*.number": to.of_bytes}, received.read_slurm
+    ),
+    "engine": Reader(received.make_engine, {"*.toml": to.of_toml}, received.read_engine, share=2),
+    "placements": Reader(
+        received.make_placements,
+        {"*.py": received.change_python, "own.toml": to.of_toml},
+        received.read_placements,
+        share=4,
+    ),
+    "logs": Reader(
+        received.make_logs,
+        {"board/*": to.of_bytes, "store/*": received.change_datastore},
+        received.read_logs,
+        share=2,
+    ),
+    "columns": Reader(
+        received.make_columns,
+        {"texts.jsonl": to.of_json_lines, "*/state.json": to.of_json, "*.parquet": to.of_bytes, "*.arrow": to.of_bytes},
+        received.read_columns,
+        share=2,
+    ),
 }

@@ -46,6 +46,8 @@ def settings_of(asked: str | None, table: Mapping[str, Any] | None = None) -> Ra
     source, table = "[engine]", table or {}
     if asked is not None and asked.endswith(".toml"):
         source, table = asked, read_toml(Path(asked)).get(TABLE, {})
+        if not isinstance(table, Mapping):
+            raise UserError(f'{asked}: {TABLE} is a table, such as [{TABLE}] with a line name = "ray"; got {table!r}')
         asked = None
     named = str(table.get("name", "local"))
     if asked is not None and asked != named:

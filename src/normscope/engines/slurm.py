@@ -5,7 +5,6 @@ All of it is in `slurm/` beside the runs: `array-WORD.sh` and `array-WORD.json` 
 an array is `python -m normscope.engines.slurm SCRIPT TASK`.
 """
 
-import json
 import os
 import shlex
 import shutil
@@ -20,10 +19,18 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import disk_errors, make_folders, write_atomically
+from ..limits.sealed import SealedJson
 from ..processes.surroundings import interpreter
 from ..signals import Stopped, raising_stopped
 from .seam import Engine, Job, SlurmSettings
 from .tasks import run_job
+
+_JOBS = SealedJson(
+    format_name="normscope-jobs",
+    version=1,
+    keys=frozenset({"devices", "jobs"}),
+    again="cancel its array, remove the file, and give the same command again: it submits what is not finished",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class JobArray:
             make_folders(_folder(job))
             _code_file(job).unlink(missing_ok=True)
         table = {"devices": settings.gpus, "jobs": [_as_json(job) for job in jobs]}
-        write_atomically(script.with_suffix(".json"), json.dumps(table, indent=1) + "\n")
+        write_atomically(script.with_suffix(".json"), _JOBS.text(table))
         write_atomically(script, text)
         return cls(script)
 
@@ -50,8 +57,8 @@ class JobArray:
         write_atomically(self.script.with_suffix(".number"), number + "\n")
 
     def job(self, place: int) -> tuple[Job, int]:
-        """The job of a task, and the devices that it has."""
-        table = json.loads(self.script.with_suffix(".json").read_text(encoding="utf-8"))
+        """The job of a task, and the devices that it has. Raises UserError for a damaged file."""
+        table = _JOBS.read(self.script.with_suffix(".json"))
         return _of_json(table["jobs"][place]), int(table["devices"])
 
 
@@ -72,12 +79,19 @@ def keep_exit_code(job: Job, code: int | None) -> None:
 
 
 def tasks_of(job: Job) -> list[str]:
-    """Every task, as Slurm writes it (123_4), that was submitted to work on the job's run."""
+    """Every task, as Slurm writes it (123_4), that was submitted to work on the job's run.
+
+    Raises UserError for a damaged file.
+    """
     found = []
     for number in sorted(_folder(job).glob("array-*.number")):
-        table = json.loads(number.with_suffix(".json").read_text(encoding="utf-8"))
-        places = [place for place, one in enumerate(table["jobs"]) if one["name"] == job.name]
-        found += [f"{number.read_text(encoding='utf-8').strip()}_{place}" for place in places]
+        places = [
+            place
+            for place, one in enumerate(_JOBS.read(number.with_suffix(".json"))["jobs"])
+            if one["name"] == job.name
+        ]
+        # One that is damaged names no task of the queue, and the job is submitted again.
+        found += [f"{number.read_text(encoding='utf-8', errors='replace').strip()}_{place}" for place in places]
     return found
 
 
@@ -229,7 +243,10 @@ class OnSlurm(Engine[QueuedJob]):
 
 def main() -> None:
     """Run the job. Asked to end while its time is not up, or shortly before it is, it saves and queues again."""
-    job, devices = JobArray(Path(sys.argv[1])).job(int(sys.argv[2]))
+    try:
+        job, devices = JobArray(Path(sys.argv[1])).job(int(sys.argv[2]))
+    except UserError as error:
+        sys.exit(f"error: {error}")
     keep_exit_code(job, None)
     try:
         with raising_stopped():

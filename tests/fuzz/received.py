@@ -1,0 +1,237 @@
+"""What came from elsewhere, or that a kill may have cut: comparisons, logs, searches, engines, placements, columns."""
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from fuzz.mutations import of_bytes, of_json, of_toml
+from fuzz.texts import lines
+from normscope.adapters.optuna import ListAxis, LogAxis, Search
+from normscope.cli.watch import said_of_all, troubles
+from normscope.compare.grid import Grid, write_configs
+from normscope.compare.manifest import AboutCorpus, Manifest, write_manifest
+from normscope.compare.reports import report
+from normscope.compare.watching import RunsWatch
+from normscope.data.sources.opening import arrow_files, texts_in
+from normscope.engines.choosing import settings_of
+from normscope.engines.seam import Job, SlurmSettings
+from normscope.engines.slurm import JobArray, tasks_of
+from normscope.errors import UserError
+from normscope.history.explain import explain, page
+from normscope.limits.sealed import sealed_lines
+from normscope.placement import registry
+from normscope.runs.config import load
+from normscope.runs.run import train_run
+from normscope.settings import files
+from normscope.settings.files import given_config, import_file, run_named
+from normscope.targets.histories import history_at
+from normscope.theory.predict import ModelSetting, predict
+from tiny import MY_PLACEMENT, SETTINGS, resealed
+
+PYTHON_LIKE = (
+    b"lambda",
+    b"x",
+    b"0",
+    b"None",
+    b"[]",
+    b"self",
+    b"norm",
+    b"1e400",
+    b"x @ x",
+    b"{}",
+    b"return",
+    b"'a'",
+    b"...",
+)
+
+
+def make_received(folder: Path) -> None:
+    """A comparison of two runs, one of which has but begun."""
+    base = load(None, [*SETTINGS, "train.duration=3", "train.validate_every=1"])
+    arms = (("pre-ln", 0), ("post-ln", 2))
+    cells = list(Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=1).cells(base, folder))
+    for cell in cells:
+        train_run(cell.config, cell.folder.path)
+    write_configs(cells)
+    corpus = AboutCorpus("0123abcd", 4.25, [("sentence pairs", "30")])
+    names = tuple(cell.name for cell in cells)
+    write_manifest(folder, Manifest(title="One", corpus=corpus, commands=("normscope compare",), cells=names))
+
+
+def change_sealed_json(data: bytes, draw: random.Random) -> bytes:
+    """As `of_json`, by somebody who knows of the seal."""
+    file = Path(f"/tmp/{draw.random()}")
+    changed = of_json(data, draw)
+    try:
+        if not isinstance(json.loads(changed), dict):
+            return changed
+        file.write_bytes(changed)
+        resealed(file)
+        return file.read_bytes()
+    except (ValueError, RecursionError):
+        return changed
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def change_sealed_toml(data: bytes, draw: random.Random) -> bytes:
+    """As `of_toml`, by somebody who knows of the seal."""
+    above = data.decode().rpartition("# SHA-256")[0]
+    return sealed_lines(of_toml(above.encode(), draw).decode("utf-8", "replace")).encode("utf-8", "replace")
+
+
+def read_received(folder: Path, changed: Path) -> Any:
+    """What `normscope watch --once` and `normscope report` do."""
+    states = RunsWatch(folder).look()
+    said = [*troubles(states), said_of_all(states)]
+    return said, report([folder], folder / "out")[0].title
+
+
+def make_journal(folder: Path) -> None:
+    search = _search(folder)
+    for number in range(4):
+        search.tell(number, 4.0 - number * search.ask(number)["peak_lr"])
+
+
+def _search(folder: Path) -> Search:
+    axes = {"peak_lr": LogAxis(1e-4, 1e-1), "warmup_updates": ListAxis((0, 10))}
+    return Search(folder / "pre-ln.jsonl", axes, starts=[{"peak_lr": 1e-4, "warmup_updates": 10}], seed=1)
+
+
+def read_journal(folder: Path, changed: Path) -> Any:
+    trials = [(trial.number, trial.state, trial.params, trial.value) for trial in _search(folder)._trials()]
+    if trials[3:] and trials[3][1].is_finished():
+        return trials
+    raise UserError("a journal that was cut goes on with the trials that it has")
+
+
+def make_slurm(folder: Path) -> None:
+    for name in ("a", "b"):
+        (folder / "runs" / name).mkdir(parents=True)
+    (folder / "logs").mkdir()
+    jobs = [
+        Job(name=name, words=["-m", "normscope"], directory=folder, folder=folder / "runs" / name, threads=1, log=log)
+        for name in ("a", "b")
+        for log in [folder / "logs" / f"{name}.txt"]
+    ]
+    array = JobArray.written(jobs, SlurmSettings(gpus=2))
+    array.note("123")
+    for file in array.script.parent.iterdir():
+        file.rename(file.with_stem("array-0"))  # the same one each time
+
+
+def read_slurm(folder: Path, changed: Path) -> Any:
+    (table,) = (folder / "slurm").glob("*.json")
+    job, devices = JobArray(table.with_suffix(".sh")).job(1)
+    here = Job(name="b", words=[], directory=folder, folder=folder, threads=1, log=folder / "logs" / "b.txt")
+    return job.name, list(job.words), devices, tasks_of(here)
+
+
+def make_engine(folder: Path) -> None:
+    text = '[engine]\nname = "slurm"\npartition = "gpu"\ngpus = 2\nseconds_to_save = 60\noptions = ["--exclusive"]\n'
+    (folder / "slurm.toml").write_text(text)
+    (folder / "ray.toml").write_text('[engine]\nname = "ray"\naddress = "auto"\ncpus = 2\nretries = 1\n')
+
+
+def read_engine(folder: Path, changed: Path) -> Any:
+    return settings_of(str(changed))
+
+
+def make_placements(folder: Path) -> None:
+    """Of one's own, alone and named by a configuration."""
+    (folder / "half.py").write_text(MY_PLACEMENT)
+    (folder / "whole.py").write_text(MY_PLACEMENT.replace("half-ln", "whole-ln").replace("0.5 * x", "x"))
+    (folder / "own.toml").write_text('imports = ["half.py"]\n[model]\nplacement = "half-ln"\nwidth = 16\nheads = 2\n')
+
+
+def change_python(data: bytes, draw: random.Random) -> bytes:
+    """Bytes, or a word by another one."""
+    if draw.randrange(4) == 0:
+        return of_bytes(data, draw)
+    words = data.split(b" ")
+    words[draw.randrange(len(words))] = draw.choice(PYTHON_LIKE)
+    return b" ".join(words)
+
+
+def read_placements(folder: Path, changed: Path) -> Any:
+    """As `--import` and a configuration with imports do, then `normscope predict`; what was registered goes again."""
+    modules = set(sys.modules)
+    known = (registry._REGISTRY, registry._STAND_INS, files._RAN)
+    with patch.dict(known[0]), patch.dict(known[1]), patch.dict(known[2]), patch.object(files, "_SAID", set()):
+        try:
+            if changed.suffix == ".toml":
+                config = given_config(changed)
+                table = dict(config.table)
+                if table.get("imports") == ["half.py"]:
+                    table["imports"] = [str(folder / "half.py")]
+                run_named(table, source=str(changed))
+                return load(changed).model.placement
+            import_file(changed)
+            name = "half-ln" if changed.stem == "half" else "whole-ln"
+            try:
+                registry.named(name)
+            except ValueError as error:  # told to the user by the command line
+                raise UserError(str(error)) from error
+            try:  # the command line tells the user
+                return list(predict(name, ModelSetting(blocks=2, width=16, ffn_width=16, heads=2, tokens=4)))
+            except ValueError as error:
+                raise UserError(str(error)) from error
+        finally:
+            for module in set(sys.modules) - modules:
+                if module.startswith("normscope_user_"):
+                    del sys.modules[module]
+
+
+def make_logs(folder: Path) -> None:
+    """TensorBoard's event file, and W&B's datastore."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    from adapters.test_wandb_datastore import datastore, history
+
+    with SummaryWriter(str(folder / "board")) as writer:
+        for at in range(1, 31):
+            writer.add_scalar("train/loss", 4.0 / at, at)
+            writer.add_scalar("train/learning_rate", 1e-3, at, new_style=True)
+    (folder / "store").mkdir()
+    (folder / "store" / "run-x.wandb").write_bytes(datastore([history(at, typed=at % 2 == 0) for at in range(1, 31)]))
+
+
+def change_datastore(data: bytes, draw: random.Random) -> bytes:
+    """Bytes, or a record changed by somebody who writes its checksum."""
+    from adapters.test_wandb_datastore import datastore, history
+
+    if draw.randrange(3) == 0:
+        return of_bytes(data, draw)
+    records = [history(at, typed=at % 2 == 0) for at in range(1, 31)]
+    at = draw.randrange(len(records))
+    records[at] = of_bytes(records[at], draw)
+    return datastore(records)
+
+
+def read_logs(folder: Path, changed: Path) -> Any:
+    return page(explain(history_at(changed)))
+
+
+def make_columns(folder: Path) -> None:
+    """Files of records, and a dataset as `datasets` saves it."""
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.table({"text": [*lines(40, 1), None], "label": [*range(40), None]})
+    parquet.write_table(table, folder / "texts.parquet", row_group_size=10)
+    (folder / "saved").mkdir()
+    for file in (folder / "texts.arrow", folder / "saved" / "data-0.arrow"):
+        with pyarrow.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+    state = {"_data_files": [{"filename": "data-0.arrow"}], "_fingerprint": "0", "_indices_data_files": None}
+    (folder / "saved" / "state.json").write_text(json.dumps(state))
+    rows = [{"text": line, "meta": {"source": "here"}} for line in lines(40, 2)]
+    (folder / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def read_columns(folder: Path, changed: Path) -> Any:
+    path = changed.parent if changed.name == "state.json" else changed
+    return sum(len(text) for _, text in texts_in(path, "text")), path.is_dir() and arrow_files(path)
