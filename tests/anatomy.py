@@ -25,7 +25,7 @@ GOALS = {
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
     "lines": 83_260,
-    "lines of normscope": 64_300,
+    "lines of normscope": 64_330,
     "files": 575,
     "import lines, %": 7.13,
     "public nouns": 840,
