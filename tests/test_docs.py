@@ -38,6 +38,7 @@ PAGES = [
             "comparing",
             "tuning",
             "own-placements",
+            "own-models",
             "placements",
             "choosing",
             "predicting",
@@ -61,7 +62,11 @@ GOES_ON_FROM = {
     "docs/tuning.md": "README.md",
 }
 """Whose corpus, configuration or run a page's examples use."""
-NEEDS = {"docs/exchange.md": ("transformers", "ctranslate2"), "docs/tuning.md": ("optuna",)}
+NEEDS = {
+    "docs/exchange.md": ("transformers", "ctranslate2"),
+    "docs/tuning.md": ("optuna",),
+    "docs/own-models.md": ("sklearn",),
+}
 """Optional libraries that a page's examples are about."""
 ONE_THREAD = ["--set", "train.threads=1"]
 SHORT = [
@@ -70,7 +75,7 @@ SHORT = [
     *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.encoder_blocks=1"),
     *("--set", "model.decoder_blocks=1"),
 ]
-SHORT_ALREADY = ("llama.toml", "masked.toml", "language.toml")
+SHORT_ALREADY = ("llama.toml", "masked.toml", "language.toml", "my_vit.py:build")
 """Configurations of other tasks, whose models have other sizes; as printed they take seconds."""
 SMALLER = {
     "--vocabulary-size 8000": "--vocabulary-size 300",

@@ -1,5 +1,9 @@
 """The one exception that stands for a user's mistake: the command line prints its message and exits with code 2."""
 
+import sysconfig
+import traceback
+from pathlib import Path
+
 
 class UserError(Exception):
     """Something the user can put right. The message says what came, what is allowed and what to do.
@@ -39,6 +43,27 @@ def in_one_line(error: BaseException) -> str:
     said = " ".join(str(error).split())
     name = type(error).__name__
     return f"{name}: {said if len(said) <= 300 else said[:299] + '…'}" if said else name
+
+
+_OURS = Path(__file__).parent
+_NOT_THEIRS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def error_line(error: BaseException) -> str:
+    """The error in one line, with file and line of the innermost place in the user's code, where there is one."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    return f"{in_one_line(error)}{place_in_user_code(error)}"
+
+
+def place_in_user_code(error: BaseException) -> str:
+    """ " (file, line number)" of the innermost place in the user's code; "" where no such code was running."""
+    theirs = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*_NOT_THEIRS, "<")) and _OURS not in Path(frame.filename).parents
+    ]
+    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
 
 
 PUBLISHED = False

@@ -243,7 +243,7 @@ def test_a_file_of_ones_own_registers_its_placement_once(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("absent.py", None, "no such file; give a Python file that registers a placement"),
+        ("absent.py", None, "no such file; give the path of a Python file"),
         ("notes.txt", "hello", "not a Python file"),
         ("wrong.py", "def (", "SyntaxError"),
         ("raises.py", "raise RuntimeError('a bug of mine')", "RuntimeError: a bug of mine"),

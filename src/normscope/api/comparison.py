@@ -14,7 +14,7 @@ from ..compare.reports import opened
 from ..compare.tune import run_tuned_comparison
 from ..engines.choosing import chosen
 from ..errors import UserError
-from ..placement import registered
+from ..placement import named
 from ..report.comparison.contents import ComparisonPage as Page
 from ..report.comparison.contents import RunCurve
 from ..report.comparison.page import comparison_html, summary_lines
@@ -219,7 +219,7 @@ def _given(config: Configuration) -> GivenConfig:
 def _refuse_unknown_to_other_processes(cells: Sequence[Cell]) -> None:
     """Raise UserError for a placement that the processes of the runs could not know."""
     for name in dict.fromkeys(cell.config.model.placement for cell in cells):
-        module = registered()[name].__module__
+        module = named(name).__module__
         if not module.startswith(("normscope.", "normscope_user_")):
             raise UserError(
                 f"placement {name!r} is registered in this process alone ({module}), and every run is a process of its "

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Configuration = str | Path | Mapping[str, Any] | RunConfig | None
-"""A TOML file, its tables, or what they make; None for every default."""
+"""A TOML file, its tables, or what they make, or `my_model.py:build`; None for every default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +149,12 @@ def train(
 ) -> Run:
     """Train a configuration in the run folder `run`, or go on with the run that is there.
 
-    config: a TOML file, a dictionary of its tables, or a configuration; None for every default. settings: keys to
-    change, sections joined by two underscores, such as optimizer__peak_lr=1e-3. watch: called with every event as it is
-    recorded. from_step: resume from the checkpoint of this update and delete the later ones. Raises UserError for a
-    setting, a corpus or a folder that does not fit, `normscope.train.NonFinite` where a loss or weight is not finite,
-    `normscope.train.Interrupted` after Ctrl-C, when all is saved.
+    config: a TOML file, a dictionary of its tables, a configuration, or a model of your own as `my_model.py:build`;
+    None for every default. settings: keys to change, sections joined by two underscores, such as
+    optimizer__peak_lr=1e-3. watch: called with every event as it is recorded. from_step: resume from the checkpoint of
+    this update and delete the later ones. Raises UserError for a setting, a corpus or a folder that does not fit,
+    `normscope.train.NonFinite` where a loss or weight is not finite, `normscope.train.Interrupted` after Ctrl-C, when
+    all is saved.
     """
     made = configuration(config, settings)
     train_run(made, Path(run), listeners=[watch] if watch else [], from_step=from_step)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import UserError
+from ..errors import UserError, place_in_user_code
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
@@ -256,7 +256,6 @@ def _diagnosed(
     watch: Callable[[str, int, int], None],
 ) -> "Diagnosis":
     from ..doctor.diagnose import diagnose
-    from ..targets.factory import place_in_user_code
 
     try:
         return diagnose(

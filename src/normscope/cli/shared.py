@@ -85,7 +85,10 @@ PlacementOption = Annotated[
 ]
 ConfigFile = Annotated[
     Path | None,
-    typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
+    typer.Argument(
+        metavar="CONFIG.toml",
+        help="Configuration, or FILE.py:FUNCTION that builds a model of your own; without either, every default.",
+    ),
 ]
 
 

@@ -92,7 +92,6 @@ class _Axis:
     default: tuple[Any, ...]
 
 
-_PLACEMENT = _Axis("placements", "model.placement", "placements", ("post-ln", "pre-ln"))
 _WARMUP = _Axis("warm-ups in updates", "schedule.warmup_updates", "warmup_updates", (0, 200))
 DEFAULT_RATE = 3e-3
 _RATE = _Axis("peak learning rate", "optimizer.peak_lr", "peak_lr", (DEFAULT_RATE,))
@@ -106,6 +105,8 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
     where two places give an axis differently.
     """
     defaults = list[str]()
+    task = task_from_scratch(base, f"task {base.task} has no placements to compare")
+    of_placement = _Axis("placements", "model.placement", "placements", task.compared)
 
     def values(axis: _Axis, *parameters: tuple[str, Sequence[Any] | None]) -> list[Any]:
         given = [
@@ -125,7 +126,7 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
 
     arms = asked.arms and [(registered_name(placement), updates) for placement, updates in asked.arms]
     armed = [None, None] if arms is None else [[arm[part] for arm in arms] for part in (0, 1)]
-    placements = values(_PLACEMENT, ("arms", armed[0]), (_PLACEMENT.parameter, _named(asked.placements, base)))
+    placements = values(of_placement, ("arms", armed[0]), (of_placement.parameter, _named(asked.placements, base)))
     warmups = values(_WARMUP, ("arms", armed[1]), (_WARMUP.parameter, asked.warmups_updates))
     optimizers = asked.optimizers and [spelled(name, OPTIMIZERS) for name in asked.optimizers]
     grid = Grid(

@@ -230,7 +230,7 @@ def _lowest(configurations: Sequence[ConfigurationOutcome], unigram_nats: float)
 def formula_in(placement: str, config: RunConfig) -> str:
     """The formula with the constants of this model; encoder and decoder apart where they differ."""
     if issubclass(own := named(placement), StandIn):
-        return f"not shown: {own.file}, which has it, was not run"
+        return own.shown
     found = {shape.kind: formula(named(placement), shape) for shape in _task(config).shapes(config)}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
@@ -240,16 +240,10 @@ def formula_in(placement: str, config: RunConfig) -> str:
 def facts(configs: Sequence[RunConfig], corpus_facts: FactLines, *, seeds: Sequence[int]) -> FactLines:
     """What the runs of a comparison share, as rows of a table. seeds: how many each configuration has."""
     config = configs[0]
-    model, train = config.model, config.train
-    task = _task(config)
+    train, task = config.train, _task(config)
     return [
         *corpus_facts,
-        (
-            "Model",
-            f"{'+'.join(str(shape.blocks) for shape in task.shapes(config))} blocks, width {model.width}, "
-            f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, norm {model.norm}, "
-            f"initialisation {model.initialisation}",
-        ),
+        ("Model", task.described(config)),
         ("Duration", f"{_durations(configs)} of at most {task.batch_words(config)} per update"),
         ("Schedule", f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the table"),
         ("Loss", task.loss_words(config)),

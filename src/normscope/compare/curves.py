@@ -15,6 +15,8 @@ _Runs = Sequence[tuple[Cell, Sequence[Event]]]
 _STACKS = ("encoder", "decoder")
 _MONITORED = re.compile(r"normscope/(.+)/block_(\d+)/.+/gradient_norm")
 """As `doctor.monitor` names a sub-layer's gradient."""
+_BLOCK = re.compile(r"(.*?)\.?\b(?:blocks?|layers?|h)\.(\d+)\.")
+"""The stack and the number of a block in a parameter's name, as models of ours and of others are written."""
 _FIRST = "initialisation"
 """The event that holds the gradients before the first update."""
 
@@ -71,7 +73,7 @@ def gradient_profiles(named_runs: Sequence[tuple[Name, _Runs]]) -> list[Gradient
     by_gradients: dict[tuple[object, ...], tuple[list[Name], list[BlockPlace], list[list[float]]]] = {}
     for name, runs in named_runs:
         squares = [block_squares(e["gradient_norms"]) for _, events in runs for e in events if e["event"] == _FIRST]
-        if squares:
+        if squares and squares[0]:
             blocks, rows = list(squares[0]), [[math.sqrt(square) for square in one.values()] for one in squares]
             same = (name.group, tuple(blocks), tuple(map(tuple, rows)))
             by_gradients.setdefault(same, ([], blocks, rows))[0].append(name)
@@ -115,10 +117,9 @@ def block_squares(norms: Mapping[str, float]) -> dict[BlockPlace, float]:
     """Squares of the gradient norms of each block's parameters, summed, in order of depth."""
     squares: dict[BlockPlace, float] = defaultdict(float)
     for name, norm in norms.items():
-        stack, *rest = name.split(".")
-        if rest[:1] == ["blocks"]:
-            squares[BlockPlace(stack, int(rest[1]) + 1)] += norm**2
-    ordered = sorted(squares, key=lambda block: (_STACKS.index(block.stack), block.number))
+        if (found := _BLOCK.match(name)) is not None:
+            squares[BlockPlace(found[1], int(found[2]) + 1)] += norm**2
+    ordered = sorted(squares, key=lambda block: (_place(block.stack), block.number))
     return {block: squares[block] for block in ordered}
 
 

@@ -52,7 +52,8 @@ def opened(folder: Path) -> tuple[list[Cell], Manifest]:
     run = RunFolder(folder)
     if run.is_run:
         config = load_run_config(run)
-        return [cell_of(run, config)], about(config, _corpus(config))
+        task = task_from_scratch(config, f"task {config.task} has no comparison")
+        return [cell_of(run, config)], about(config, task.recorded(config, run.vocabularies))
     manifest = former_manifest(folder, _corpus)
     cells = named_cells(folder, manifest.cells) if manifest is not None else []
     if manifest is None or not cells:

@@ -1,6 +1,6 @@
 """What each parameter of a model is for (its role), and the rate and decay that a role may have of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -108,3 +108,36 @@ def parted(
             settings = {"lr": peak_lr * own.lr_factor, "weight_decay": decay}
             found.append({"params": members, "role": role, "lr_factor": own.lr_factor, **settings})
     return found
+
+
+_OWN_KEYS = {"params", "lr_factor", "weight_decay"}
+
+
+def given_groups(
+    model: nn.Module, given: Iterable[Mapping[str, Any]], groups: GroupsConfig, *, peak_lr: float, weight_decay: float
+) -> list[dict[str, Any]]:
+    """Groups of the caller's own, each of `params` and where wanted `lr_factor` and `weight_decay`; others as `parted`.
+
+    Raises ValueError for a group that is none, and for a parameter that is not the model's or stands in two.
+    """
+    names = {weight: name for name, weight in model.named_parameters()}
+    of, found, taken = roles(model), list[dict[str, Any]](), set[nn.Parameter]()
+    for group in given:
+        if not isinstance(group, Mapping) or "params" not in group or not group.keys() <= _OWN_KEYS:
+            has = f"the keys {', '.join(map(str, group))}" if isinstance(group, Mapping) else type(group).__name__
+            raise ValueError(
+                f"a group is a dict of params, a list of parameters, and where wanted lr_factor, a multiple of the "
+                f"experiment's rate, and weight_decay; got {has}"
+            )
+        members = list(group["params"])
+        for weight in members:
+            if weight not in names or weight in taken:
+                what = "is in two groups" if weight in taken else "is no parameter of the model"
+                raise ValueError(f"{names.get(weight, 'what a group holds')} {what}")
+            taken.add(weight)
+        settings = GroupConfig(lr_factor=group.get("lr_factor", 1.0), weight_decay=group.get("weight_decay", "shared"))
+        one = GroupsConfig(**dict.fromkeys(ROLES, settings))
+        mine = {names[weight]: weight for weight in members}
+        found += parted(mine, of, one, peak_lr=peak_lr, weight_decay=weight_decay)
+    rest = {name: weight for weight, name in names.items() if weight not in taken}
+    return found + parted(rest, of, groups, peak_lr=peak_lr, weight_decay=weight_decay)

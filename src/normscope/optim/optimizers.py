@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from ..errors import UserError, installation
 from ..settings.tables import check_choices
-from .groups import GroupsConfig, Role, parted, roles
+from .groups import GroupsConfig, Role, given_groups, parted, roles
 
 _UpdateRule = Literal["muon", "adamw"]
 
@@ -182,12 +182,18 @@ class OptimizerConfig:
 _INSTEAD = {"muon": "muon_momentum"}
 
 
-def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+def make_optimizer(
+    model: nn.Module, config: OptimizerConfig, given: Iterable[Mapping[str, Any]] | None = None
+) -> torch.optim.Optimizer:
     """The optimiser of that name over all parameters of the model, a group for each role, at the peak rate.
 
-    Raises UserError for lion where `lion-pytorch` is not installed.
+    given: groups of the caller's own, as of `given_groups`. Raises UserError for lion where `lion-pytorch` is not
+    installed.
     """
-    return optimizer_over(dict(model.named_parameters()), roles(model), config)
+    if given is None:
+        return optimizer_over(dict(model.named_parameters()), roles(model), config)
+    settings = {"peak_lr": config.peak_lr, "weight_decay": config.weight_decay}
+    return OPTIMIZERS[config.name].make(given_groups(model, given, config.groups, **settings), config)
 
 
 def optimizer_over(

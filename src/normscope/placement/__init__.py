@@ -4,9 +4,10 @@
 from . import expressions as _expressions  # noqa: F401
 from . import formulas as _formulas  # noqa: F401
 from .base import Constant, End, Norms, Placement, Profiling, Site, StackShape, Sublayer, SublayerKind, Value
-from .registry import StandIn, named, register, registered, stand_in
+from .registry import AsBuilt, StandIn, named, register, registered, stand_in
 
 __all__ = [
+    "AsBuilt",
     "Constant",
     "End",
     "Norms",

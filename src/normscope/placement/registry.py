@@ -9,7 +9,6 @@ from .base import Placement, StackShape
 from .reading import formula_fault
 
 _REGISTRY: dict[str, type[Placement]] = {}
-_STAND_INS: dict[str, type["StandIn"]] = {}
 _READ: set[type[Placement]] = set()
 """Those of users' own whose formula has been read."""
 
@@ -21,6 +20,8 @@ class StandIn(Placement):
     year = 0
     file: ClassVar[str]
     """Which is said to register it."""
+    shown: ClassVar[str]
+    """What stands in the place of its formula."""
 
     def __init__(self, stack: StackShape) -> None:
         raise ValueError(
@@ -29,10 +30,28 @@ class StandIn(Placement):
         )
 
 
+class AsBuilt(StandIn):
+    """What a user's model has as its own code builds it, whatever that is."""
+
+    name = "own"
+    title = "Own"
+    shown = "as the model's own code has it"
+
+    def __init__(self, stack: StackShape) -> None:
+        raise ValueError(
+            f"placement {self.name!r} is that of a model of your own, which model.factory names; our models have one "
+            "of those that `normscope placements` lists"
+        )
+
+
+_STAND_INS: dict[str, type[StandIn]] = {AsBuilt.name: AsBuilt}
+
+
 def stand_in(name: str, file: str) -> None:
     """Make `name`, where it is no placement that is known, that of one in a file which is not run."""
-    if name not in _REGISTRY:
-        _STAND_INS[name] = type("StandIn", (StandIn,), {"name": name, "title": name, "file": file})
+    if name not in _REGISTRY and name != AsBuilt.name:
+        shown = f"not shown: {file}, which has it, was not run"
+        _STAND_INS[name] = type("StandIn", (StandIn,), {"name": name, "title": name, "file": file, "shown": shown})
 
 
 def register(placement: type[Placement]) -> type[Placement]:

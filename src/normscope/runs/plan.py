@@ -95,7 +95,8 @@ def plan(task: TaskFromScratch[Any, Any, Any, Any], config: RunConfig) -> Plan:
         model = task.build(config, codec)
     for parameter in model.parameters():
         parameter.grad = torch.empty_like(parameter)
-    optimizer = make_optimizer(model, config.optimizer)
+    groups = task.groups(config)
+    optimizer = make_optimizer(model, config.optimizer, None if groups is None else groups(model))
     for group in optimizer.param_groups:
         group["fused"] = False  # a kernel of real devices; its state is the same
     optimizer.step()

@@ -95,6 +95,8 @@ def _start(
 ) -> _Start:
     device = own_device(torch.device(config.train.device))
     assembly = task_of(config).assemble(config, device)
+    for note in assembly.notes:
+        say(f"note: {note}")
     fast = prepare_machine(config, device)
     fingerprint = assembly.corpus.fingerprint
     return _Start(
@@ -150,6 +152,7 @@ def _trainer(
         device=device,
         precision=precision_of(config),
         hooks=_hooks(model, config, assembly, group),
+        groups=None if assembly.groups is None else assembly.groups(model),
         monitor=run_monitor(model, assembly.objective, config.train),
         probe=lambda model: {"gradient_norms": norms(model)},
         extra_validation=assembly.extra_validation,

@@ -1,4 +1,4 @@
-"""Files that a user brings: a folder is a run by its `config.toml`, and Python files may register placements.
+"""Files that a user brings: a folder is a run by its `config.toml`, and Python files hold placements or a model.
 
 A Python file runs on the user's word alone: a command that names it, or the configuration to train. What a run folder
 names is code of whoever made the folder.
@@ -6,11 +6,13 @@ names is code of whoever made the folder.
 
 import hashlib
 import importlib.util
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ..errors import UserError
@@ -38,6 +40,7 @@ _SAID: set[Path] = set()
 """Those of them that the user has named, whatever they hold."""
 _MODULE = "normscope_user_"
 _MARK = "@sha256:"
+_FACTORY = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,16 @@ class OwnFile:
         """Whether this process has run it: as the configuration knows it, if from elsewhere, or as the user said."""
         return self.sha256 in _RAN.values() or self.path in (_SAID if self.sha256 else _RAN)
 
+    @property
+    def module(self) -> ModuleType:
+        """What running it has made. Raises KeyError where it has not run."""
+        return sys.modules[self._name]
+
+    @property
+    def _name(self) -> str:
+        # The whole path, so that two files of one name stay two modules, and a placement both claim is refused.
+        return f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
+
     def pinned(self) -> "OwnFile":
         """With the SHA-256 of what has run, or else of what is there. Raises UserError where nothing is."""
         return self if self.sha256 else OwnFile(self.path, _RAN.get(self.path) or _sha256_of(_content(self.path)))
@@ -76,13 +89,15 @@ class OwnFile:
                 f"{self.path} is not as it was when the run began (SHA-256 {self.sha256[:12]} then, {digest[:12]} "
                 "now), and was not run; put it back, or name it with --import to run it as it is"
             )
-        # The whole path, so that two files of one name stay two modules, and a placement both claim is refused.
-        name = f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
+        name = self._name
         spec = importlib.util.spec_from_file_location(name, self.path)
         if spec is None:
             raise UserError(f"cannot import {self.path}: not a Python file (its name must end in .py)")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
+        # Behind all others: modules beside the file are found, and stand for no installed one.
+        if str(self.path.parent) not in sys.path:
+            sys.path.append(str(self.path.parent))
         try:
             # What was hashed, and not what a cache beside the file says that it compiles to.
             exec(compile(content, self.path, "exec", dont_inherit=True), module.__dict__)
@@ -93,8 +108,13 @@ class OwnFile:
 
 
 def import_file(path: Path) -> None:
-    """Run a user's Python file, whatever it holds, so that it registers its placements. Raises UserError."""
+    """Run a user's Python file, whatever it holds, so that it registers its placements. Raises UserError.
+
+    One that was edited since this process ran it runs again.
+    """
     file = OwnFile(_resolved(path))
+    if file.path in _RAN and _RAN[file.path] != _sha256_of(_content(file.path)):
+        del _RAN[file.path]
     file.run()
     _SAID.add(file.path)
 
@@ -105,11 +125,29 @@ def is_said(module: str) -> bool:
 
 
 def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
-    """The files that a configuration names under `imports`, none of which is run. Raises UserError."""
+    """The files that a configuration names under `imports` and as `model.factory`, none of which is run.
+
+    Raises UserError.
+    """
     files = table.get("imports", [])
     if not isinstance(files, list | tuple) or not all(isinstance(file, str) for file in files):
         raise UserError(f"{source}: imports: give a list of Python files, got {files!r}")
-    return [OwnFile.of(file) for file in files]
+    model = table.get("model")
+    factory = model.get("factory") if isinstance(model, Mapping) else None
+    return with_factory([OwnFile.of(file) for file in files], factory if isinstance(factory, str) else "")
+
+
+def with_factory(files: Iterable[OwnFile], factory: str) -> list[OwnFile]:
+    """The files, and the one that a factory is in where it is none of them."""
+    found, named = list(files), factory_in(factory)
+    own = [OwnFile(_resolved(named[0]))] if named is not None else []
+    return [*found, *(one for one in own if one.path not in [file.path for file in found])]
+
+
+def factory_in(text: str) -> tuple[Path, str] | None:
+    """The file and the function of `my_model.py:build`; None for what is written otherwise."""
+    found = _FACTORY.fullmatch(text)
+    return (Path(found[1]).expanduser(), found[2]) if found else None
 
 
 def run_named(table: Mapping[str, Any], *, source: str) -> None:
@@ -134,9 +172,13 @@ class GivenConfig:
 def given_config(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()) -> GivenConfig:
     """A TOML file (None for all defaults) changed by `a.b=value` overrides. Raises UserError naming file and key.
 
-    imports: Python files to run first, beside those that the file names, which are not run here.
+    path: or `my_model.py:build`, whose file is run. imports: Python files to run first, beside those that the TOML file
+    names, which are not run here.
     """
-    table, source = read_toml(path), str(path) if path else "configuration"
+    source, factory = str(path) if path else "configuration", factory_in(str(path))
+    if factory is not None:
+        import_file(factory[0])
+    table = read_toml(path) if factory is None else {"task": "own", "model": {"factory": source}}
     engine = table.pop("engine", {})
     if not isinstance(engine, dict):
         raise UserError(f'{path}: engine is a table, such as [engine] with a line name = "ray"; got {engine!r}')
@@ -165,7 +207,7 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise UserError(f"cannot import {path}: no such file; give a Python file that registers a placement") from None
+        raise UserError(f"cannot import {path}: no such file; give the path of a Python file") from None
     except OSError as error:
         raise UserError(f"cannot import {path}: {error.strerror}") from error
 

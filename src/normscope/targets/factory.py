@@ -5,8 +5,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import sysconfig
-import traceback
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,30 +17,9 @@ from torch import Tensor, nn
 
 from ..doctor.advise.short_run import Given
 from ..doctor.trace.forward import Inputs
-from ..errors import UserError, in_one_line
+from ..errors import UserError, error_line
 from ..settings.tables import nearest
 from .target import Loss, SampleSettings
-
-_OURS = Path(__file__).parents[1]
-_NOT_THEIRS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
-def error_line(error: BaseException) -> str:
-    """The error in one line, with file and line of the innermost place in the user's code, where there is one."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
-    return f"{in_one_line(error)}{place_in_user_code(error)}"
-
-
-def place_in_user_code(error: BaseException) -> str:
-    """ " (file, line number)" of the innermost place in the user's code; "" where no such code was running."""
-    theirs = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*_NOT_THEIRS, "<")) and _OURS not in Path(frame.filename).parents
-    ]
-    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
-
 
 _KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates", "batches")
 _ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with the keys {', '.join(_KEYS)}"

@@ -61,6 +61,7 @@ def _target(
 ) -> Target:
     batch_of = task.batches(config, corpus)
     # Every tensor of a pass is kept and computed again from others: a large batch would fill the memory.
+    groups = task.groups(config)
     examined = task.batches(task.in_smaller_batches(config, EXAMINED_TOKENS), corpus)(0)
     return Target(
         title=f"{type(model).__name__} ({title})",
@@ -68,7 +69,7 @@ def _target(
         inputs=_BatchInputs(examined),
         loss=_loss,
         batches=lambda number: _BatchInputs(batch_of(number)),
-        optimizer=make_optimizer(model, config.optimizer),
+        optimizer=make_optimizer(model, config.optimizer, None if groups is None else groups(model)),
         warmup_updates=config.schedule.warmup_updates,
         loading=loading,
         wanted_placement=config.model.placement,

@@ -61,6 +61,10 @@ class Assembly:
     drawn: bool = True
     """The weights are drawn, not learned elsewhere: a placement may set its own by a first batch."""
     extra_validation: ExtraValidation | None = None
+    groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None
+    """Parameter groups of the optimiser; None for one a role."""
+    notes: Sequence[str] = ()
+    """What the user is told at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +143,16 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     """What kind of model it is, with its article."""
     translates: bool = False
     """Whether its runs translate, so that they can be searched with a beam and scored by BLEU."""
+    compared: tuple[str, ...] = ("post-ln", "pre-ln")
+    """The placements of a comparison that names none."""
 
     @abstractmethod
     def open(self, config: _Config) -> _Corpus:
         """Raises UserError where the corpus of the configuration cannot be opened."""
+
+    def recorded(self, config: _Config, vocabularies: Path) -> _Corpus:
+        """What a report needs of the corpus of a run that is there; `open` where the run's folder does not say it."""
+        return self.open(config)
 
     @abstractmethod
     def codec_of(self, corpus: _Corpus) -> _Codec: ...
@@ -169,7 +179,17 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
             objective=self.objective(config, corpus, device),
             build=lambda: self.build(config, self.codec_of(corpus)),
             extra_validation=self.extra_validation(config, corpus),
+            groups=self.groups(config),
+            notes=self.notes(corpus),
         )
+
+    def groups(self, config: _Config) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
+        """Parameter groups that the configuration's model has of its own."""
+        return None
+
+    def notes(self, corpus: _Corpus) -> Sequence[str]:
+        """What the user is told of the corpus at the start."""
+        return ()
 
     def extra_validation(self, config: _Config, corpus: _Corpus) -> ExtraValidation | None:
         """Further numbers for each validation, beside the losses."""
@@ -194,6 +214,15 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     @abstractmethod
     def shapes(self, config: _Config) -> Sequence[StackShape]:
         """Of every stack of the model, the encoder first."""
+
+    def described(self, config: _Config) -> str:
+        """The model in words, its placement apart."""
+        model: Any = config.model
+        return (
+            f"{'+'.join(str(shape.blocks) for shape in self.shapes(config))} blocks, width {model.width}, "
+            f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, norm {model.norm}, "
+            f"initialisation {model.initialisation}"
+        )
 
     @abstractmethod
     def corpus_facts(self, config: _Config, corpus: _Corpus) -> FactLines:

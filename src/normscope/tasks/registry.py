@@ -9,6 +9,7 @@ from ..errors import UserError
 from ..settings.tables import check_choice
 from .language_model import LANGUAGE_MODEL
 from .masked_lm import MASKED_LM
+from .own import OWN
 from .pair_classification import PAIR_CLASSIFICATION
 from .protocol import Task, TaskFromScratch
 from .run_config import RunConfig, let_stand_in
@@ -156,7 +157,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 TASKS: dict[str, Task[Any]] = {
-    task.name: task for task in (TRANSLATION, MASKED_LM, LANGUAGE_MODEL, PAIR_CLASSIFICATION)
+    task.name: task for task in (TRANSLATION, MASKED_LM, LANGUAGE_MODEL, PAIR_CLASSIFICATION, OWN)
 }
 _DEFAULT = TRANSLATION.name
 

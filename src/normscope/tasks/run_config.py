@@ -32,24 +32,6 @@ class ModelSection(Protocol):
     @property
     def placement(self) -> str: ...
 
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def ffn_width(self) -> int: ...
-
-    @property
-    def heads(self) -> int: ...
-
-    @property
-    def dropout(self) -> float: ...
-
-    @property
-    def norm(self) -> str: ...
-
-    @property
-    def initialisation(self) -> str: ...
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:

@@ -7,6 +7,7 @@ derived from the run's seed and the number of the batch: there is nothing to sav
 import ctypes
 import os
 import platform
+import random
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -156,7 +157,7 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-_DROPOUT, _WEIGHTS = 1, 2
+_DROPOUT, _WEIGHTS, _DATA = 1, 2, 3
 
 
 def seed_weights(seed: int) -> None:
@@ -170,6 +171,14 @@ def seed_micro_batch(seed: int, number: int) -> None:
     As the batch has its number whichever process works on it, the masks do not depend on how many processes there are.
     """
     torch.manual_seed(_derive(seed, _DROPOUT, number))
+
+
+def seed_data(*numbers: int) -> None:
+    """Seed torch, numpy and `random` for code of a user's that draws data: of a batch by its seed and number."""
+    derived = _derive(numbers[0], _DATA, *numbers[1:])
+    torch.manual_seed(derived)
+    np.random.seed(derived % 2**32)
+    random.seed(derived)
 
 
 def _derive(*words: int) -> int:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -34,11 +34,11 @@ _PASSED_ON_SECONDS = 5.0
 class Trainer:
     """Trains one model in one run folder. Build it with the model on its device, then `run`.
 
-    probe: called once, with the first update's gradients in place and before the optimiser moves; what it returns is
-    logged as update 0. monitor: measures some updates, which are events of their own. extra_validation: further numbers
-    for each validation (such as BLEU). group: the processes that train together, each with a Trainer; only the first
-    writes, and has listeners. stopping: ends the run where its outcome is decided. listeners: see every event, with
-    timings added. say: takes notes for the user.
+    groups: parameter groups of the optimiser, where the model has its own. probe: called once, with the first update's
+    gradients in place and before the optimiser moves; what it returns is logged as update 0. monitor: measures some
+    updates, which are events of their own. extra_validation: further numbers for each validation (such as BLEU). group:
+    the processes that train together, each with a Trainer; only the first writes, and has listeners. stopping: ends the
+    run where its outcome is decided. listeners: see every event, with timings added. say: takes notes for the user.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Trainer:
         device: torch.device,
         precision: Precision,
         hooks: Hooks | None = None,
+        groups: Iterable[Mapping[str, Any]] | None = None,
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
         monitor: Monitors | None = None,
         extra_validation: Callable[[nn.Module, Share], dict[str, float]] | None = None,
@@ -84,7 +85,7 @@ class Trainer:
             reduction=train.reduction,
             group=group,
         )
-        self.optimizer = make_optimizer(model, optimizer)
+        self.optimizer = make_optimizer(model, optimizer, groups)
         clips = train.clip_update_rms < math.inf
         self.update_clipping = UpdateClipping(self.optimizer, train.clip_update_rms) if clips else None
         self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()

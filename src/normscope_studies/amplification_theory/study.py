@@ -35,8 +35,9 @@ _Draws = Sequence[Mapping[str, Mapping[str, Any]]]
 _Curves = Mapping[tuple[str, int, str], Mapping[str, Compared]]
 """By placement, depth and update: what `compared` gives."""
 _Columns = list[tuple[str, Callable[[Any], Any]]]
+_OWN = "own"
 _WHAT = {
-    "own": "what the update of a sub-layer's own matrices moves, the mean over sub-layers",
+    _OWN: "what the update of a sub-layer's own matrices moves, the mean over sub-layers",
     "amplified": "what sub-layers make of the change at their inputs, the mean over sub-layers",
     "output": "the change of the output",
 }
@@ -46,7 +47,7 @@ def claims_of(found: _Curves, config: AmplificationTheoryConfig) -> tuple[list[C
     """A claim for every update and part of the change, and the deviations that they quote."""
     claims, data = [], {}
     for update, (what, words) in product(config.updates, _WHAT.items()):
-        limit = config.own_limit_percent if what == "own" else config.limit_percent
+        limit = config.own_limit_percent if what == _OWN else config.limit_percent
         curves = {
             f"{named(name).title} at {blocks}": [one[what]] for (name, blocks, of), one in found.items() if of == update
         }
@@ -94,7 +95,7 @@ def tables(
 
     off: _Columns = [("placement", lambda row: named(row[0]).title), ("blocks", lambda row: str(row[1]))]
     for update, what in product(config.updates, _WHAT):
-        heading = f"{update}: own off by %" if what == "own" else what
+        heading = f"{update}: own off by %" if what == _OWN else what
         off += [(heading, percent(update, what, "deviation")), ("± s.e.", percent(update, what, "relative_error"))]
     ends, depths = config.predicted_depths, config.blocks
     return [

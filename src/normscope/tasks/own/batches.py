@@ -1,0 +1,262 @@
+"""Batches of a user's own by their numbers: from a function, a list, a data loader, or whatever can be gone through."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+from ...errors import UserError
+from ...train.device import seed_data
+
+IGNORED = -100
+"""The label of what is no target, as torch's and transformers' losses have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBatch:
+    """What the user's code gave, and how many targets its mean loss is over."""
+
+    value: Any
+    targets: int
+
+    @classmethod
+    def of(cls, value: Any) -> "OwnBatch":
+        return cls(value, targets_in(value))
+
+    def to(self, device: torch.device) -> "OwnBatch":
+        """The same with its tensors on `device`."""
+        return OwnBatch(_mapped(self.value, lambda one: one.to(device, non_blocking=True)), self.targets)
+
+    def pin_memory(self) -> "OwnBatch":
+        """The same with its tensors in pinned memory; torch's DataLoader calls it by this name."""
+        return OwnBatch(_mapped(self.value, lambda one: one.pin_memory()), self.targets)
+
+
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, Mapping):
+        found = {key: _mapped(one, function) for key, one in value.items()}
+        return found if type(value) is dict else _as(value, found)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(one, function) for one in value))
+    if isinstance(value, list | tuple):
+        return type(value)(_mapped(one, function) for one in value)
+    return value
+
+
+def _as(value: Mapping[Any, Any], found: dict[Any, Any]) -> Any:
+    """In the class that the user's code knows, such as transformers' BatchEncoding, where that takes a dictionary."""
+    try:
+        return type(value)(found)  # type: ignore[call-arg]
+    except TypeError:
+        return found
+
+
+def labels_in(value: Any) -> Tensor | None:
+    """What is to be predicted, where that is plain: `labels` of a mapping, or the second of a pair."""
+    found = value.get("labels") if isinstance(value, Mapping) else None
+    if isinstance(value, list | tuple) and len(value) == 2:
+        found = value[1]
+    return found if isinstance(found, Tensor) else None
+
+
+def targets_in(value: Any) -> int:
+    """Labels that count; without labels, rows of the first tensor, and 1 where there is none."""
+    labels = labels_in(value)
+    if labels is not None:
+        return max(1, int((labels != IGNORED).sum()) if not labels.is_floating_point() else labels.numel())
+    tensors = list[Tensor]()
+    _mapped(value, tensors.append)
+    return len(tensors[0]) if tensors and tensors[0].ndim else 1
+
+
+def digest(values: Iterable[Any]) -> str:
+    """A SHA-256 of the tensors, arrays and plain values in some batches."""
+    found = hashlib.sha256()
+
+    def take(value: Any) -> None:
+        if isinstance(value, Tensor):
+            found.update(f"{value.dtype} {tuple(value.shape)}".encode())
+            found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, np.ndarray):
+            found.update(f"{value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, Mapping):
+            for key in sorted(value, key=str):
+                found.update(str(key).encode())
+                take(value[key])
+        elif isinstance(value, list | tuple):
+            for one in value:
+                take(one)
+        else:
+            # Objects of classes of their own print where they lie in memory.
+            found.update(repr(value).encode() if isinstance(value, str | int | float) else str(type(value)).encode())
+
+    for value in values:
+        take(value)
+    return found.hexdigest()
+
+
+class Source(Protocol):
+    """Batches by their numbers, from 0 over all epochs."""
+
+    count: int | None
+    """Batches of an epoch; None where there is no end."""
+    words: str
+    """What it is."""
+    exact: bool
+    """Whether the batch of a number is the same whenever it is asked for, so that a run resumes exactly."""
+
+    def batch(self, number: int, seed: int) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A function of the batch's number; what it draws is a function of the number and the seed."""
+
+    function: Callable[[int], Any]
+    count: int | None = None
+    words: str = "a function of the batch's number"
+    exact: bool = True
+
+    def batch(self, number: int, seed: int) -> Any:
+        seed_data(seed, number)
+        return self.function(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A sequence of batches, in its order in every epoch."""
+
+    items: Sequence[Any]
+    exact: bool = True
+
+    @property
+    def count(self) -> int:
+        return len(self.items)
+
+    @property
+    def words(self) -> str:
+        return f"a {type(self.items).__name__} of {self.count:,}, in its order"
+
+    def batch(self, number: int, seed: int) -> Any:
+        seed_data(seed, number)
+        return self.items[number % self.count]
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A data loader over a data set with places: its sampler is asked for the order of an epoch, under the run's seed.
+
+    An order is drawn whole and not gone through, so that any batch can be fetched by its number, by any process.
+    """
+
+    loader: "DataLoader[Any]"
+    count: int = field(init=False)
+    exact: bool = field(init=False)
+    _orders: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        once = self._order(0, 0)
+        self._orders.clear()
+        self.count, self.exact = len(once), once == self._order(0, 0)
+
+    @property
+    def words(self) -> str:
+        return f"a DataLoader of {self.count:,} batches an epoch"
+
+    def batch(self, number: int, seed: int) -> Any:
+        epoch, place = divmod(number, self.count)
+        order = self._order(epoch, seed)
+        if len(order) != self.count:
+            raise UserError(
+                f"the sampler of the DataLoader gives {len(order)} batches in an epoch, and gave {self.count}"
+            )
+        seed_data(seed, number)
+        return self.loader.collate_fn(self._items(order[place]))
+
+    def _items(self, places: Any) -> Any:
+        data: Any = self.loader.dataset
+        if self.loader.batch_sampler is None:
+            return data[places]
+        at_once = getattr(data, "__getitems__", None)
+        return at_once(places) if at_once is not None else [data[place] for place in places]
+
+    def _order(self, epoch: int, seed: int) -> list[Any]:
+        if (epoch, seed) not in self._orders:
+            by: Any = self.loader.sampler if self.loader.batch_sampler is None else self.loader.batch_sampler
+            seed_data(seed, epoch, 0)
+            drawn = torch.initial_seed()
+            for one in {id(one): one for one in (self.loader, self.loader.sampler, by)}.values():
+                if hasattr(one, "set_epoch"):
+                    one.set_epoch(epoch)
+                if isinstance(generator := getattr(one, "generator", None), torch.Generator):
+                    generator.manual_seed(drawn)
+            # The next epoch's is drawn while batches of this one are still asked for.
+            kept = list(self._orders.items())[-1:]
+            self._orders = {**dict(kept), (epoch, seed): list(by)}
+        return self._orders[epoch, seed]
+
+
+@dataclass(slots=True)
+class Passed:
+    """Something that can only be gone through, again and again: a later batch is reached through all before it."""
+
+    items: Iterable[Any]
+    count: int | None = None
+    words: str = "gone through from its beginning, without an order that is known"
+    exact: bool = False
+    _going: Iterator[Any] = field(default_factory=lambda: iter(()))
+    _next: int = 0
+    _began: bool = False
+
+    def batch(self, number: int, seed: int) -> Any:
+        if not self._began or number < self._next:
+            seed_data(seed, 0)
+            self._going, self._next, self._began = iter(self.items), 0, True
+        found, fresh = None, False
+        while self._next <= number:
+            try:
+                found, fresh = next(self._going), False
+                self._next += 1
+            except StopIteration:
+                if fresh:
+                    raise UserError("batches() gave nothing to go through") from None
+                self._going, fresh = iter(self.items), True
+        return found
+
+
+def source_of(given: Any, name: str) -> Source:
+    """What the function of that name returned, as batches by their numbers. Raises UserError for what is none."""
+    if isinstance(given, DataLoader):
+        return Passed(given) if isinstance(given.dataset, IterableDataset) else _filled(Loaded(given), name)
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return _filled(Listed(given), name)
+    if isinstance(given, Iterator):
+        raise UserError(
+            f"{name}() returned {_a(given)}, which can be gone through once alone; return a list, a DataLoader, an "
+            "object whose __iter__ begins anew, or a function of the batch's number"
+        )
+    if isinstance(given, Iterable):
+        return Passed(given)
+    if callable(given):
+        return Numbered(given)
+    raise UserError(
+        f"{name}() returned {_a(given)}; it must return a DataLoader, a list of batches, something else to go through, "
+        "or a function of the batch's number"
+    )
+
+
+def _filled(source: Listed | Loaded, name: str) -> Source:
+    if not source.count:
+        raise UserError(f"{name}() returned {source.words}: there must be at least one batch")
+    return source
+
+
+def _a(value: Any) -> str:
+    return "None" if value is None else f"an object of class {type(value).__name__}"

@@ -1,0 +1,324 @@
+"""Task `own`: a model of the user's, trained and compared as ours are, and under other placements by transplanting."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import UserError
+from ...placement import AsBuilt, StackShape, named
+from ...settings.files import OwnFile, factory_in, with_factory
+from ...train import ALONE, Share
+from ...train.device import seed_weights
+from ..loss import LN2, unigram_entropy_nats
+from ..protocol import Evaluation, FactLines, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
+from ..run_config import RunConfig
+from ..words import Words
+from .batches import IGNORED, OwnBatch, Source, digest, labels_in
+from .functions import CONTRACT, ModelFile
+
+_ABOUT = "data.json"
+"""In a run's folder of vocabularies: what its report needs of the data, so that it need not run the user's code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnModelConfig:
+    """A model of the user's."""
+
+    factory: str
+    """`my_model.py:build`: the file, and the function in it that returns the model."""
+    placement: str = AsBuilt.name
+    """own, as its code builds it, or the name of one that it is given by transplanting."""
+
+    def __post_init__(self) -> None:
+        if factory_in(self.factory) is None:
+            raise ValueError(f"factory is written FILE.py:FUNCTION, got {self.factory!r}; {CONTRACT}")
+        object.__setattr__(self, "placement", named(self.placement).name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnDataConfig:
+    """The batches, which the file of the model gives."""
+
+    epoch_batches: int = 100
+    """What counts as an epoch where the batches have no end."""
+
+    def __post_init__(self) -> None:
+        if self.epoch_batches < 1:
+            raise ValueError(f"epoch_batches must be at least 1, got {self.epoch_batches}")
+
+    @property
+    def corpus(self) -> str:
+        return "of the model's file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRunConfig(RunConfig):
+    """A model of the user's own."""
+
+    task: Literal["own"] = "own"
+    data: OwnDataConfig = field(default_factory=OwnDataConfig)
+    model: OwnModelConfig
+
+    def __post_init__(self) -> None:
+        # Slots make a new class, of which a bare `super()` does not know.
+        RunConfig.__post_init__(self)
+        # A task without a model is asked for where defaults are looked up.
+        factory = self.model.factory if isinstance(self.model, OwnModelConfig) else ""
+        files = with_factory(map(OwnFile.of, self.imports), factory)
+        object.__setattr__(self, "imports", tuple(map(str, files)))
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """Batches of the training and of the validation."""
+
+    file: ModelFile
+    train: Source
+    valid: Source
+    held_out: bool
+    """Whether the user gave batches for the validation; otherwise the first of the training stand in."""
+
+    @property
+    def splits(self) -> Mapping[str, Any]:
+        return {"train": self.train, "valid": self.valid}
+
+    @cached_property
+    def validation(self) -> list[OwnBatch]:
+        """All of them. Raises UserError for those that have no end, or that are none."""
+        if self.valid.count is None:
+            if self.valid.exact:
+                raise self.file.wrong(
+                    "validation() must have an end: return a list or a DataLoader, and no function of a number"
+                )
+            items: Any = self.valid
+            return [OwnBatch.of(value) for value in items.items]
+        return [OwnBatch.of(self.valid.batch(number, 0)) for number in range(self.valid.count)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        first = self.train.batch(0, 0) if self.train.exact else None
+        return digest([self.train.words, first, *(batch.value for batch in self.validation)])
+
+    @cached_property
+    def chance_nats(self) -> float:
+        """Entropy of the labels where the loss is a cross-entropy over them; else the loss of the model as it is built.
+
+        To four digits: threads and machines differ in the last ones.
+        """
+        labels = [labels for batch in self.validation if (labels := labels_in(batch.value)) is not None]
+        if labels and not self.file.has_loss and not any(one.is_floating_point() for one in labels):
+            counted = torch.cat([one.flatten() for one in labels])
+            return unigram_entropy_nats(counted[counted != IGNORED].numpy())
+        seed_weights(0)
+        model = self.file.build()
+        found = OwnObjective(self, epoch_batches=1, seed=0, device=torch.device("cpu")).validate(model)["nll_nats"]
+        return float(f"{found:.4g}")
+
+    def facts(self) -> FactLines:
+        """Rows of a table."""
+        valid = f"{len(self.validation):,} batches"
+        return [
+            ("Model's file", f"{self.file.file}, {self.file.factory}()"),
+            ("Fingerprint of the data", self.fingerprint),
+            ("Batches", self.train.words + ("" if self.train.exact else "; runs of it do not resume exactly")),
+            ("Validation", valid if self.held_out else f"the first {valid} of the training: nothing is held out"),
+        ]
+
+    def save_vocabularies(self, folder: Path) -> None:
+        """Write what a report needs of the data."""
+        about = {"fingerprint": self.fingerprint, "chance_nats": self.chance_nats, "facts": self.facts()}
+        (folder / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedData:
+    """What a run's folder says of its data, with no code of the user's run."""
+
+    fingerprint: str
+    chance_nats: float
+    lines: FactLines
+    splits: Mapping[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> FactLines:
+        return self.lines
+
+    def save_vocabularies(self, folder: Path) -> None:
+        raise AssertionError("data that were recorded are not recorded again")
+
+
+class OwnObjective:
+    """Batches of the user's, and their loss under the user's model."""
+
+    def __init__(self, data: OwnData, *, epoch_batches: int, seed: int, device: torch.device) -> None:
+        self.data, self.seed, self.device = data, seed, device
+        self.micro_batches_per_epoch = data.train.count or epoch_batches
+
+    def prepare(self, number: int) -> OwnBatch:
+        return OwnBatch.of(self.data.train.batch(number, self.seed))
+
+    def micro_batch(self, number: int) -> OwnBatch:
+        return self.prepare(number).to(self.device)
+
+    def target_tokens(self, batch: OwnBatch) -> int:
+        """What the batch's mean loss is over, as far as that is known."""
+        return batch.targets
+
+    def tokens_of(self, number: int) -> int:
+        return self.prepare(number).targets
+
+    def loss_sums(self, model: nn.Module, batch: OwnBatch) -> tuple[Tensor, Tensor]:
+        """The mean loss times the targets, twice: what is minimised is what is shown."""
+        file = self.data.file
+        loss = file.loss(file.output(model, batch.value), batch.value) * batch.targets
+        return loss, loss.detach()
+
+    @torch.no_grad()
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+        """The mean loss over the targets of all batches."""
+        was_training = model.training
+        model.eval()
+        batches = self.data.validation
+
+        def sum_of(number: int) -> float:
+            return float(self.loss_sums(model, batches[number].to(self.device))[1])
+
+        total = math.fsum(share(range(len(batches)), sum_of))
+        model.train(was_training)
+        nll = total / sum(batch.targets for batch in batches)
+        return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}
+
+
+class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
+    """Whatever the user's file says."""
+
+    name: str = "own"
+    config = OwnRunConfig
+    model = nn.Module
+    model_words = "a model of your own"
+    compared = (AsBuilt.name,)
+
+    def with_absolute_paths(self, config: OwnRunConfig) -> OwnRunConfig:
+        imports = tuple(str(OwnFile.of(file).pinned()) for file in config.imports)
+        found = factory_in(config.model.factory)
+        assert found is not None
+        factory = f"{found[0].resolve()}:{found[1]}"
+        return dataclasses.replace(config, imports=imports, model=dataclasses.replace(config.model, factory=factory))
+
+    def open(self, config: OwnRunConfig) -> OwnData:
+        file = ModelFile.opened(config.model.factory, config.imports)
+        return _data_of(file, OwnFile(file.file).pinned().sha256)
+
+    def recorded(self, config: OwnRunConfig, vocabularies: Path) -> OwnData | RecordedData:
+        try:
+            about = json.loads((vocabularies / _ABOUT).read_text(encoding="utf-8"))
+            facts = [(str(name), str(value)) for name, value in about["facts"]]
+            return RecordedData(str(about["fingerprint"]), float(about["chance_nats"]), facts)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{vocabularies / _ABOUT} is missing or damaged; train the run again, which mends it"
+            ) from error
+
+    def codec_of(self, corpus: OwnData) -> None:
+        return None
+
+    def load_codec(self, vocabularies: Path) -> None:
+        return None
+
+    def save_codec(self, codec: None, vocabularies: Path) -> None:
+        pass
+
+    def build(self, config: OwnRunConfig, codec: None) -> nn.Module:
+        file = ModelFile.opened(config.model.factory, config.imports)
+        seed_weights(config.seed)
+        model = file.build()
+        if config.model.placement != AsBuilt.name:
+            raise UserError(
+                f"model.placement = {config.model.placement}: a model of your own is trained as it is built"
+            )
+        return model
+
+    def groups(self, config: OwnRunConfig) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
+        return ModelFile.opened(config.model.factory, config.imports).groups()
+
+    def objective(self, config: OwnRunConfig, corpus: OwnData, device: torch.device) -> OwnObjective:
+        return OwnObjective(corpus, epoch_batches=config.data.epoch_batches, seed=config.seed, device=device)
+
+    def notes(self, corpus: OwnData) -> Sequence[str]:
+        found = []
+        if not corpus.train.exact:
+            found.append(
+                f"the batches of {corpus.file.file} have no order that is known: a run that is stopped goes through "
+                "them again up to where it was, and is the same only if they come the same way"
+            )
+        if not corpus.held_out:
+            found.append(
+                f"{corpus.file.file} has no validation(): what is validated on are the first "
+                f"{len(corpus.validation)} batches of the training, and nothing is held out"
+            )
+        return found
+
+    def evaluate(
+        self, run: LoadedRun[OwnRunConfig, nn.Module, None], corpus: OwnData, split: str, search: Mapping[str, Any]
+    ) -> Evaluation:
+        objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
+        return Evaluation(settings={}, scores=objective.validate(run.model))
+
+    def chance_nats(self, corpus: OwnData | RecordedData) -> float:
+        return corpus.chance_nats
+
+    def shapes(self, config: OwnRunConfig) -> list[StackShape]:
+        return []
+
+    def described(self, config: OwnRunConfig) -> str:
+        return f"that of {config.model.factory}"
+
+    def corpus_facts(self, config: OwnRunConfig, corpus: OwnData | RecordedData) -> FactLines:
+        return corpus.facts()
+
+    def batch_words(self, config: OwnRunConfig) -> str:
+        return "one batch of the model's file"
+
+    def in_smaller_batches(self, config: OwnRunConfig, tokens: int) -> OwnRunConfig:
+        return config
+
+    def loss_words(self, config: OwnRunConfig) -> str:
+        return "as the model's file has it, a mean over targets"
+
+    def batches(self, config: OwnRunConfig, corpus: OwnData) -> Callable[[int], TrainingBatch]:
+        objective = self.objective(config, corpus, torch.device("cpu"))
+
+        def of(number: int) -> TrainingBatch:
+            value = objective.prepare(number).value
+            return TrainingBatch(
+                run=lambda model: corpus.file.output(model, value),
+                loss=lambda output: corpus.file.loss(output, value),
+            )
+
+        return of
+
+    def words(self, codec: None) -> Words:
+        raise UserError(
+            "a run of task own has no tokens of ours to export: its checkpoints hold model.safetensors, which your "
+            "own code loads"
+        )
+
+    def sentences(self, run: LoadedRun[OwnRunConfig, nn.Module, None]) -> tuple[str, Outputs]:
+        raise UserError("a run of task own has no hidden states of ours to compare; transplant its model instead")
+
+
+@lru_cache(maxsize=2)
+def _data_of(file: ModelFile, sha256: str) -> OwnData:
+    """Opened once a process: it may take long. sha256: of the file's content."""
+    train, valid, held_out = file.sources()
+    return OwnData(file, train, valid, held_out)
+
+
+OWN: _Own = _Own()
