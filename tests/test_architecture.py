@@ -43,6 +43,8 @@ MAY_IMPORT = {
     "report": {"files"},
     # Advice is about optimisers; a diagnosis is drawn as a report draws, and its page written whole or not at all.
     "doctor": {"files", "measure", "theory", "placement", "optim", "report"},
+    # What is followed is what the doctor found, and what is added is what our own models have.
+    "transplant": {"doctor", "measure", "model", "placement"},
     "train": {"files", "processes", "provenance", "signals", "optim", "settings"},
     "decode": {"model"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.
@@ -96,7 +98,7 @@ MAY_IMPORT = {
         "targets",
         "tasks",
     }
-    | {"compare", "theory", "train"},
+    | {"compare", "theory", "train", "transplant"},
     "cli": {
         "adapters",
         "api",

@@ -69,7 +69,7 @@ copybutton_only_copy_prompt_lines = False
 MENU = {
     "README": {
         "Start": ["docs/doctor", "docs/predicting", "docs/choosing", "docs/comparing", "docs/tuning", "docs/studies"],
-        "Placements": ["docs/placements", "docs/own-placements", "docs/own-models"],
+        "Placements": ["docs/placements", "docs/own-placements", "docs/own-models", "docs/transplant"],
         "Training": [
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/finetuning", "docs/run-folders"),
             *("docs/engines", "docs/devices", "docs/gpu", "docs/exchange", "docs/trust"),

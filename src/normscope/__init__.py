@@ -28,6 +28,8 @@ _HOMES = {
     "rate_curve": "api.rates",
     "schedule": "api.training",
     "train": "api.runs",
+    "transplant": "api.transplanting",
+    "untransplant": "api.transplanting",
     "weights_after": "measure.line",
 }
 """Where each public name lives; `__init__.pyi` says the same to type checkers."""

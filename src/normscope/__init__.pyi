@@ -12,6 +12,8 @@ from .api.runs import train as train
 from .api.training import attach as attach
 from .api.training import profile as profile
 from .api.training import schedule as schedule
+from .api.transplanting import transplant as transplant
+from .api.transplanting import untransplant as untransplant
 from .errors import UserError as UserError
 from .measure.amplification import amplification as amplification
 from .measure.line import weights_after as weights_after

@@ -68,7 +68,7 @@ def _by_shape(kind: SublayerKind, module: nn.Module) -> Iterator[tuple[str, _Lay
         named = list(_packed(heads[0]))
         told = len(heads) == 1 and len(linears) == 1  # its own output projection
     else:
-        named = [(_called(name.rpartition(".")[2]), linear) for name, linear in linears]
+        named = [(called(name.rpartition(".")[2]), linear) for name, linear in linears]
         told = sorted(name for name, _ in named) == sorted(NAMES[kind])
     # Whatever else is a matrix would keep the weights that it happens to have.
     matrices = sum(parameter.numel() for parameter in module.parameters() if parameter.dim() > 1)
@@ -87,7 +87,7 @@ def _packed(attention: nn.MultiheadAttention) -> Iterator[tuple[str, _Layer]]:
     yield "output", attention.out_proj
 
 
-def _called(name: str) -> str:
+def called(name: str) -> str:
     return next((ours for ours, theirs in _CALLED.items() if name in theirs), "")
 
 

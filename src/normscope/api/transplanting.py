@@ -1,0 +1,50 @@
+"""A model of the user's own under another placement, and back."""
+
+from typing import Literal
+
+from torch import nn
+
+from ..doctor.trace.forward import Inputs
+from ..placement import named
+from ..settings.arguments import checked
+from ..targets.target import SampleSettings, sampled
+from ..transplant import surgery
+
+
+@checked
+def transplant(
+    model: nn.Module,
+    to: str,
+    *,
+    inputs: Inputs | None = None,
+    initialise: Literal["draw", "keep"] = "draw",
+    stack: str | None = None,
+) -> nn.Module:
+    """The same model, with the same sub-layers, under another placement: it is changed in place, and returned.
+
+    to: the name of a placement. inputs: what its forward is called with, by keyword (a mapping), by position (a
+    sequence, or one tensor), or a function that runs it; without it random ones, as `normscope.diagnose` draws them.
+    initialise: "draw" draws the sub-layers' matrices from torch's generator as the placement wants them, and puts norms
+    back to where they start; "keep" leaves trained weights alone, and `model.transplanted.change` says how much the
+    outputs changed, 0 where they are the same bits. stack: the name of the residual stream that is meant, where a model
+    has several that are not an encoder and its decoder.
+
+    Its class, signature, outputs and the names of its old parameters stay; what the placement adds to a block stands
+    under `placed` in it. `model.transplanted` says what was done. Afterwards the doctor reads the model, and has to
+    name the placement in every block. Raises UserError, with the reason and the place, where it does not or where the
+    model cannot be followed, and then the model is as it was; ValueError for an unknown placement.
+    """
+    target = named(to)
+    if inputs is None:
+        inputs, _ = sampled(model, SampleSettings(tokens=16, sequences=2, seed=0))
+    surgery.transplant(model, target, inputs, initialise=initialise, stack=stack)
+    return model
+
+
+@checked
+def untransplant(model: nn.Module) -> nn.Module:
+    """The model with its own placement again, and the weights that it has now; what the transplant added is dropped.
+
+    It is changed in place, and returned. Raises UserError for a model that is not transplanted.
+    """
+    return surgery.untransplant(model)

@@ -1,0 +1,206 @@
+"""The stream followed through a model's own forward: sums with it become the formula's, and what reads it reads F's x.
+
+Everything else that a block does, with masks, caches, positions, dropout and tuples, goes on as it was written.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ..errors import UserError
+from .program import Run
+
+
+class TransplantRefused(UserError):
+    """A model cannot be put under a placement: why, and where."""
+
+
+_ADDS = {torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__, Tensor.add_}
+_WRITES = {Tensor.__iadd__, Tensor.add_}
+_LOOKS = {
+    *(Tensor.size, Tensor.dim, Tensor.ndimension, Tensor.numel, Tensor.nelement, Tensor.is_contiguous, Tensor.stride),
+    *(Tensor.element_size, Tensor.__len__, Tensor.is_floating_point, Tensor.is_complex, Tensor.get_device),
+    *(torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor, Tensor.__hash__, Tensor.__repr__),
+}
+"""What tells of a tensor its shape, dtype and place, and nothing of its numbers."""
+_LOOKED_AT = frozenset(
+    {"shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_cuda", "is_cpu", "is_meta", "is_nested"}
+    | {"is_sparse", "is_quantized", "is_mps", "is_xpu", "is_leaf", "itemsize", "nbytes", "names", "_backward_hooks"}
+)
+_MOVES = {
+    *(Tensor.view, Tensor.reshape, Tensor.flatten, Tensor.unflatten, Tensor.squeeze, Tensor.unsqueeze),
+    *(Tensor.contiguous, Tensor.clone, Tensor.to, Tensor.float, Tensor.half, Tensor.bfloat16, Tensor.double),
+    *(Tensor.type_as, Tensor.view_as, Tensor.reshape_as, Tensor.transpose, Tensor.permute),
+    *(torch.reshape, torch.flatten, torch.squeeze, torch.unsqueeze, torch.transpose, torch.permute, torch.clone),
+}
+"""What leaves the numbers of a tensor as they are."""
+_NORMS = {torch.nn.functional.layer_norm, torch.layer_norm, torch.nn.functional.rms_norm, torch.rms_norm}
+
+_Move = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+class Following(TorchFunctionMode):
+    """Follows the stream of one block by identity, through whatever only gives it another shape or dtype.
+
+    stream: the tensor that stands for it in the block's forward. passes_norms: whether norms that are called as
+    functions, on the stream itself, are the old placement's, and passed over.
+    """
+
+    def __init__(self, run: Run, stream: Tensor, block: str, *, passes_norms: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.run, self.block, self.passes_norms = run, block, passes_norms
+        self.has_gradients = torch.is_grad_enabled()
+        self.places: list[tuple[Tensor, tuple[_Move, ...]]] = [(stream, ())]
+        """Every tensor that stands for the stream, and how it came of the block's own."""
+        self.has_read = False
+        """Whether the next sub-layer has begun."""
+        self.values: list[tuple[Tensor, Tensor]] = []
+        """What the sub-layer reads in place of each tensor that stands for the stream: the same for the same tensor."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        place = self._first_place(args, kwargs)
+        if place is None or _only_looks(func):
+            return func(*args, **kwargs)
+        if func in _MOVES and self.moves_of(args[0]) is not None:
+            return self._moved(func, args, kwargs)
+        if func in _ADDS and self.has_read and (branch := self._branch(args)) is not None:
+            return self._joined(func, args, branch)
+        if func in _NORMS and self.passes_norms and self.moves_of(args[0]) is not None:
+            return args[0]
+        name = getattr(func, "__name__", "")
+        if _writes(name) and args and self.moves_of(args[0]) is not None:
+            self.refuse(f"{name} writes into the residual stream")
+        self.has_read = True
+        return func(*self._read(args), **self._read(kwargs))
+
+    def moves_of(self, x: Any) -> tuple[_Move, ...] | None:
+        """How a tensor came of the stream; None of any other value."""
+        for tensor, moves in self.places:
+            if tensor is x:
+                return moves
+        return None
+
+    def refuse(self, reason: str) -> None:
+        """Raise TransplantRefused at this block."""
+        raise TransplantRefused(f"{self.block}: {reason}, which a transplant cannot follow")
+
+    def _first_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+        for value in _values(args, kwargs):
+            if self.moves_of(value) is not None:
+                return value  # type: ignore[no-any-return]
+        return None
+
+    def _moved(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        moved = func(*args, **kwargs)
+        moves = self.moves_of(args[0])
+        if moved is not args[0] and moves is not None:
+            self.places.append((moved, (*moves, (func, args[1:], kwargs))))
+        return moved
+
+    def _branch(self, args: tuple[Any, ...]) -> Tensor | None:
+        """What is added to the stream; None where it is no tensor of its shape."""
+        if len(args) != 2 or not all(isinstance(value, Tensor) for value in args):
+            return None
+        ours = [self.moves_of(value) is not None for value in args]
+        if ours[0] == ours[1] or args[0].shape != args[1].shape:
+            return None
+        return args[1] if ours[0] else args[0]  # type: ignore[no-any-return]
+
+    def _joined(self, func: Callable[..., Any], args: tuple[Any, ...], branch: Tensor) -> Tensor:
+        stream = args[1] if args[0] is branch else args[0]
+        if self.run.joins == len(self.run.program.reads):
+            self.refuse(f"it has more than {self.run.joins} residual sums")
+        if torch.is_grad_enabled() != self.has_gradients:
+            self.refuse("its sum is made within an autograd.Function, or where gradients are switched off")
+        moves = self.moves_of(stream) or ()
+        if moves:
+            branch = self._moved_back(branch, moves)
+        self.run.join(branch)
+        self.has_read, self.values = False, []
+        new = branch.detach()
+        for move, rest, named in moves:
+            new = move(new, *rest, **named)
+        self.places.append((new, moves))
+        return stream if func in _WRITES and args[0] is stream else new
+
+    def _moved_back(self, branch: Tensor, moves: tuple[_Move, ...]) -> Tensor:
+        """A branch that is added to the stream in another shape, in the stream's own."""
+        if any(move in (Tensor.transpose, torch.transpose, Tensor.permute, torch.permute) for move, _, _ in moves):
+            self.refuse("its sum is made with the dimensions of the stream in another order")
+        return branch.reshape(self.places[0][0].shape)
+
+    def _read(self, value: Any) -> Any:
+        """A value with what the next sub-layer reads in place of the stream."""
+        if isinstance(value, Tensor):
+            moves = self.moves_of(value)
+            return value if moves is None else self._read_as(value, moves)
+        if isinstance(value, tuple | list):
+            return type(value)([self._read(one) for one in value]) if type(value) in (tuple, list) else value
+        if isinstance(value, dict):
+            return {name: self._read(one) for name, one in value.items()}
+        return value
+
+    def _read_as(self, place: Tensor, moves: tuple[_Move, ...]) -> Tensor:
+        for known, read in self.values:
+            if known is place:
+                return read
+        # A reader without gradients must not be the one that all others have them from.
+        with torch.set_grad_enabled(self.has_gradients):
+            read = self.run.read()
+        for move, rest, named in moves:
+            read = move(read, *rest, **named)
+        self.values.append((place, read))
+        return read
+
+    def given_back(self, output: Any, state: Tensor) -> tuple[Any, bool]:
+        """A block's output with the state in place of the stream, and whether the stream was in it."""
+        if isinstance(output, Tensor):
+            moves = self.moves_of(output)
+            if moves is None:
+                return output, False
+            for move, rest, named in moves:
+                state = move(state, *rest, **named)
+            return state, True
+        if isinstance(output, dict):
+            parts = {name: self.given_back(one, state) for name, one in output.items()}
+            found = any(one for _, one in parts.values())
+            return (type(output)(**{name: one for name, (one, _) in parts.items()}) if found else output), found
+        if isinstance(output, tuple | list):
+            values = [self.given_back(one, state) for one in output]
+            found = any(one for _, one in values)
+            made = [one for one, _ in values]
+            if not found:
+                return output, False
+            return (type(output)(*made) if hasattr(output, "_fields") else type(output)(made)), True
+        return output, False
+
+
+def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    """The tensors among a function's arguments, those in lists too."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, tuple | list):
+            for one in value:
+                if isinstance(one, Tensor):
+                    yield one
+
+
+def _only_looks(func: Callable[..., Any]) -> bool:
+    if func in _LOOKS:
+        return True
+    of = getattr(func, "__self__", None)
+    return getattr(func, "__name__", "") == "__get__" and getattr(of, "__name__", "") in _LOOKED_AT
+
+
+def _writes(name: str) -> bool:
+    """Whether a function of that name writes into its first argument."""
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in ("__index__", "__int__", "__invert__"))
+    return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "record_stream")

@@ -1,0 +1,199 @@
+"""Modules under another class: blocks whose forward is followed, norms that are passed over, and what a formula adds.
+
+Classes are swapped, and forwards of instances left alone: checkpointing that a library puts into a class's forward,
+deep copies, pickles and the hooks of FSDP then go on as for any module.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..model.placed import PlacedParameters, Schedules
+from ..placement.symbol import ParameterSpec
+from .following import Following, TransplantRefused
+from .program import Part, Program, Run
+
+PLACED = "placed"
+"""The name in a block under which all that a formula adds to it stands."""
+
+
+class AddedNorms(nn.ModuleDict):
+    """Norms that were not in the model."""
+
+
+class AddedPart(nn.Module):
+    """What a formula adds at one place of a block: norms and numbers."""
+
+    def __init__(self, norms: Mapping[str, nn.Module], numbers: Mapping[str, ParameterSpec]) -> None:
+        super().__init__()
+        self.norms = AddedNorms(norms)
+        self.numbers = PlacedParameters(numbers)
+
+
+class Added(nn.Module):
+    """All that a formula adds to one block, by place."""
+
+    def __init__(self, parts: Mapping[str, AddedPart], schedules: Mapping[str, float]) -> None:
+        super().__init__()
+        self.places = tuple(parts)
+        for place, part in parts.items():
+            self.add_module(place, part)
+        self.schedules = Schedules(schedules)
+
+    def number(self, kind: str, part: Part) -> Tensor:
+        """A trained or a scheduled number of the formula."""
+        place, name = part
+        return self.schedules.value(name) if kind == "scheduled" else getattr(self, place).numbers[name]  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Where the stream enters a block's forward."""
+
+    position: int
+    name: str
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return kwargs[self.name] if self.name in kwargs else args[self.position]
+
+    def put(self, args: tuple[Any, ...], kwargs: dict[str, Any], x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if self.name in kwargs:
+            return args, {**kwargs, self.name: x}
+        return (*args[: self.position], x, *args[self.position + 1 :]), kwargs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """What a placed block runs beside its own forward."""
+
+    name: str
+    """Its path in the model, for messages."""
+    seat: Seat
+    program: Program
+    reused: Mapping[Part, nn.Module]
+    """Norms of the model that stand for the formula's."""
+    passes_norms: bool
+    """Whether norms that its forward calls as functions are passed over."""
+
+    def norms(self, added: Added) -> dict[Part, Callable[..., Any]]:
+        """Every norm of the formula as it is applied."""
+        made: dict[Part, Callable[..., Any]] = {part: _applied(norm) for part, norm in self.reused.items()}
+        for place in added.places:
+            for name, norm in getattr(added, place).norms.items():
+                made[place, name] = norm
+        return made
+
+
+def _applied(norm: nn.Module) -> Callable[..., Any]:
+    """A norm as its own class applies it, where its forward is passed over."""
+    return functools.partial(type(norm).original.forward, norm) if is_swapped(norm) else norm
+
+
+def is_swapped(module: nn.Module) -> bool:
+    """Whether a module's class was made here."""
+    return hasattr(type(module), "swapped_kind")
+
+
+_MADE: dict[tuple[str, type], type] = {}
+
+
+def swapped_class(kind: str, original: type) -> type:
+    """The class "block" or "norm" that stands for another one: a subclass of the same name, made once."""
+    if (kind, original) not in _MADE:
+        forward = _FORWARDS[kind](original)
+        _MADE[kind, original] = type(
+            original.__name__,
+            (original,),
+            {
+                "forward": forward,
+                "original": original,
+                "swapped_kind": kind,
+                "__module__": original.__module__,
+                "__qualname__": original.__qualname__,
+                "__doc__": original.__doc__,
+                "__reduce_ex__": _reduced,
+            },
+        )
+    return _MADE[kind, original]
+
+
+def swap(module: nn.Module, kind: str) -> None:
+    """Give a module the class of a kind."""
+    module.__class__ = swapped_class(kind, type(module))
+
+
+def swap_back(module: nn.Module) -> None:
+    """Give it its own class again."""
+    module.__class__ = type(module).original  # type: ignore[attr-defined]
+
+
+def _reduced(self: nn.Module, protocol: Any) -> tuple[Any, ...]:
+    # By the original class: pickle finds none that was made while the program ran.
+    return _blank, (type(self).swapped_kind, type(self).original), self.__dict__  # type: ignore[attr-defined]
+
+
+def _blank(kind: str, original: type) -> Any:
+    made = swapped_class(kind, original)
+    return made.__new__(made)
+
+
+def _forward_of_norm(original: type) -> Callable[..., Any]:
+    @functools.wraps(original.forward)  # type: ignore[attr-defined]
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        return x
+
+    return forward
+
+
+def _forward_of_block(original: type) -> Callable[..., Any]:
+    @functools.wraps(original.forward)  # type: ignore[attr-defined]
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        wiring: Wiring = self.wiring  # type: ignore[assignment]
+        added: Added = self.placed  # type: ignore[assignment]
+        count = len(wiring.program.inputs)
+        entered = wiring.seat.find(args, kwargs)
+        streams = entered.chunk(count) if count > 1 else (entered,)
+        run = Run(wiring.program, streams, wiring.norms(added), added.number)
+        mode = Following(run, streams[0], wiring.name, passes_norms=wiring.passes_norms)
+        args, kwargs = wiring.seat.put(args, kwargs, streams[0])
+        with mode:
+            output = original.forward(self, *args, **kwargs)  # type: ignore[attr-defined]
+        if run.joins != len(run.program.reads):
+            raise TransplantRefused(
+                f"{wiring.name}: {run.joins} sums with the residual stream were seen and it has "
+                f"{len(run.program.reads)} sub-layers; a sum within a fused kernel cannot be seen"
+            )
+        left = run.outputs()
+        output, found = mode.given_back(output, torch.cat(left) if len(left) > 1 else left[0])
+        if not found:
+            raise TransplantRefused(f"{wiring.name}: what it returns is not the sum that was followed through it")
+        return output
+
+    return forward
+
+
+_FORWARDS = {"block": _forward_of_block, "norm": _forward_of_norm}
+
+
+def seat_of(block: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], output: Any) -> Seat | None:
+    """The argument of a block's forward that has the shape of its output; None where there is none."""
+    first = next((one for one in _flat(output) if one.is_floating_point()), None)
+    names = list(inspect.signature(block.forward).parameters)
+    given = [(n, names[min(n, len(names) - 1)], value) for n, value in enumerate(args)]
+    given += [(names.index(name) if name in names else len(names), name, value) for name, value in kwargs.items()]
+    for position, name, value in given:
+        if first is not None and isinstance(value, Tensor) and value.shape == first.shape:
+            return Seat(position=position, name=name)
+    return None
+
+
+def _flat(output: Any) -> list[Tensor]:
+    if isinstance(output, Tensor):
+        return [output]
+    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ()
+    return [tensor for part in parts for tensor in _flat(part)]

@@ -1,0 +1,307 @@
+"""What a transplant will do, from the doctor's record alone: which modules are blocks, and what part each norm has."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from torch import nn
+
+from ..doctor.find.segments import Segment
+from ..doctor.find.terms import Term, ordered
+from ..doctor.record import NormUse, Stack, Sublayer
+from ..placement import Placement, StackShape, SublayerKind, named
+from .following import TransplantRefused
+from .program import Part, Program, UnfitFormula, programs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldNorm:
+    """A norm of the model that belongs to its old placement."""
+
+    module: str
+    kind: SublayerKind
+    """The sub-layer that it stands at."""
+    role: str
+    """before F, after F, or outer, of the sum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockPlan:
+    """One block of a stack."""
+
+    module: str
+    program: Program
+    norms: tuple[OldNorm, ...]
+    functional: bool
+    """Whether norms without a module of their own are among its old ones."""
+    reused: Mapping[Part, str]
+    """Of the formula's norms those that norms of the model stand for."""
+    idle: tuple[str, ...]
+    """Norms of the model that nothing applies any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackPlan:
+    """One stack."""
+
+    found: Stack
+    placement: Placement
+    kinds: tuple[SublayerKind, ...]
+    blocks: tuple[BlockPlan, ...]
+    final_norm: str
+    """The model's own final norm where it is passed over; "" where it stays, or where there is none."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it has the placement already."""
+        return self.found.placement == self.placement.name
+
+    @property
+    def swapped_norms(self) -> list[str]:
+        """Modules of all norms that are passed over in the model's own forward."""
+        norms = [norm.module for block in self.blocks for norm in block.norms]
+        return list(dict.fromkeys(norms + ([self.final_norm] if self.final_norm else [])))
+
+
+def chosen_stacks(stacks: Sequence[Stack], stack: str | None) -> list[int]:
+    """Numbers of the stacks that are meant: that of the name, the only one, or encoder and decoder.
+
+    Raises TransplantRefused where there are several others.
+    """
+    names = [one.name for one in stacks]
+    if stack is not None:
+        if stack not in names:
+            raise TransplantRefused(f"there is no stack {stack!r}; the model has {', '.join(map(repr, names))}")
+        return [names.index(stack)]
+    pair = {n for n, one in enumerate(stacks) if one.memory is not None} | {one.memory for one in stacks}
+    if len(stacks) > 1 and pair - {None} != set(range(len(stacks))):
+        raise TransplantRefused(
+            f"the model has several stacks: name one of {', '.join(map(repr, names))} by stack= (--stack)"
+        )
+    return list(range(len(stacks)))
+
+
+def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Placement], *, reset: bool) -> StackPlan:
+    """How a stack comes under a placement.
+
+    reset: whether weights are drawn anew, so that a norm may take another part than it had. Raises TransplantRefused
+    with the reason and the place.
+    """
+    found = stacks[number]
+    rows = _rows(found)
+    kinds = _kinds(found, rows)
+    shape = _shape(stacks, number, kinds, len(rows), target)
+    try:
+        placement = target(shape)
+    except ValueError as error:
+        raise TransplantRefused(f"{found.name or 'the model'}: {error}") from error
+    norms = {id(row): _norms_of(model, found, row) for row in rows}
+    final = _final_norm(found)
+    same = found.placement == target.name
+    wants_start, wants_finish = _ends_of(found.placement, shape)
+    try:
+        made = programs(
+            placement,
+            kinds,
+            # What the old placement asks for and the model has not is left out on purpose.
+            given_start=same or found.embedding_norm or wants_start,
+            given_finish=same or final is not None or wants_finish,
+        )
+    except UnfitFormula as error:
+        raise TransplantRefused(f"placement {target.name!r} cannot be put on a model of yours: {error}") from error
+    paths = _block_paths(model, found, rows, list(norms.values()))
+    for path, row in zip(paths, norms.values(), strict=True):
+        for norm in row:
+            if norm.module and not _is_around(path, norm.module):
+                raise TransplantRefused(
+                    f"{norm.module}: {path} reads this norm, which stands outside of it and cannot be passed over there"
+                )
+    own = found.norm in ("layer-norm", "rms-norm") and target.default_norm == "layer-norm"
+    blocks = [
+        _block(path, program, some, kinds, reset=reset, fits=own or same)
+        for path, program, some in zip(paths, made, norms.values(), strict=True)
+    ]
+    passed = "" if final is None or _keeps_final(made[-1], placement) else final
+    if passed and ("finish", "main") in dict(blocks[-1].program.norms) and (own or same):
+        blocks[-1] = replace(blocks[-1], reused={**blocks[-1].reused, ("finish", "main"): passed})
+    elif passed:
+        blocks[-1] = replace(blocks[-1], idle=(*blocks[-1].idle, passed))
+    return StackPlan(found=found, placement=placement, kinds=kinds, blocks=tuple(blocks), final_norm=passed)
+
+
+def _keeps_final(last: Program, placement: Placement) -> bool:
+    """Whether the model's final norm stays where it is: the formula ends in one, which the program leaves to it."""
+    return _ends_of(placement.name, placement.stack)[1] and ("finish", "main") not in dict(last.norms)
+
+
+def _ends_of(placement: str, shape: StackShape) -> tuple[bool, bool]:
+    """Whether a placement norms the embedding, and the end of the stack as its very last step."""
+    if not placement:
+        return False, False
+    try:
+        whole = programs(named(placement)(shape), shape.kinds, given_start=False, given_finish=False)
+        bare = programs(named(placement)(shape), shape.kinds, given_start=True, given_finish=True)
+    except ValueError:
+        return False, False
+    start = ("start", "main") in dict(whole[0].norms)
+    return start, len(whole[-1].steps[-1]) > len(bare[-1].steps[-1])
+
+
+def _rows(found: Stack) -> list[list[Sublayer]]:
+    """The sub-layers of every block. Raises TransplantRefused where they are wired in a way that is not followed."""
+    rows: dict[int, list[Sublayer]] = {}
+    for sublayer in found.sublayers:
+        if sublayer.block:
+            rows.setdefault(sublayer.block, []).append(sublayer)
+        unknown = [term for term in sublayer.formula.segment.terms if term.kind not in ("norm", "branch", "sum")]
+        beside = len(sublayer.formula.segment.branches) > 1
+        if unknown or beside or found.streams > 1:
+            why = "in parallel" if sublayer.parallel else "with factors" if unknown else "with skips over sub-layers"
+            raise TransplantRefused(
+                f"{sublayer.name or found.name}: {sublayer.formula} is wired {why}; models with one plain sum a "
+                "sub-layer can be transplanted, with norms on the stream, on the branch or on the sum"
+            )
+    return [rows[block] for block in sorted(rows)]
+
+
+def _kinds(found: Stack, rows: Sequence[Sequence[Sublayer]]) -> tuple[SublayerKind, ...]:
+    known: dict[str, SublayerKind] = {"feed_forward": "feed_forward", "cross_attention": "cross_attention"}
+    kinds = [tuple(known.get(one.kind, "attention") for one in row) for row in rows]
+    allowed: tuple[tuple[SublayerKind, ...], ...] = (
+        ("attention", "feed_forward"),
+        ("attention", "cross_attention", "feed_forward"),
+    )
+    if len(set(kinds)) != 1 or kinds[0] not in allowed:
+        every = "; ".join(dict.fromkeys(", ".join(row) for row in kinds))
+        raise TransplantRefused(
+            f"{found.name or 'the model'}: blocks of {every}; placements are defined for blocks of attention and "
+            "feed_forward, with cross_attention between them in a decoder"
+        )
+    return kinds[0]
+
+
+def _shape(
+    stacks: Sequence[Stack], number: int, kinds: tuple[SublayerKind, ...], blocks: int, target: type[Placement]
+) -> StackShape:
+    found = stacks[number]
+    shape = StackShape(kind="encoder", width=found.width, encoder_blocks=blocks)
+    if "cross_attention" in kinds:
+        memory = blocks if found.memory is None else stacks[found.memory].blocks
+        return replace(shape, kind="decoder", encoder_blocks=memory, decoder_blocks=blocks)
+    readers = [one.blocks for one in stacks if one.memory == number]
+    if readers:
+        return replace(shape, decoder_blocks=readers[0])
+    if "encoder-only" not in target.models and "decoder-only" in target.models:
+        return replace(shape, kind="decoder", encoder_blocks=0, decoder_blocks=blocks)
+    return shape
+
+
+def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[OldNorm]:
+    """The norms of a block's sub-layers by their part, those without a module of their own under the name ""."""
+    uses = {use.at: use for use in found.norm_uses}
+    norms = []
+    for sublayer in row:
+        segment, kind = sublayer.formula.segment, sublayer.kind
+        for term in segment.terms:
+            if term.kind == "norm" and term.at in uses:
+                role = _role(term, segment)
+                module = _module_of(model, uses[term.at], role)
+                named_kind: SublayerKind = kind if kind in ("feed_forward", "cross_attention") else "attention"  # type: ignore[assignment]
+                norms.append(OldNorm(module=module, kind=named_kind, role=role))
+    return norms
+
+
+def _role(norm: Term, segment: Segment) -> str:
+    inner = norm.arguments[0]
+    while inner.kind == "scale":
+        inner = inner.arguments[0]
+    branches = {id(branch) for branch in segment.branches}
+    if id(inner) in branches:
+        return "after"
+    return "outer" if any(id(term) in branches for term in ordered(inner, segment.start)) else "before"
+
+
+def _module_of(model: nn.Module, use: NormUse, role: str) -> str:
+    """The module that is the norm and nothing else; "" for one without parameters, which may be called as a function.
+
+    Raises TransplantRefused where it cannot be passed over.
+    """
+    if not use.parameters:
+        if role == "after":
+            raise TransplantRefused("a norm after a sub-layer has no parameters, and cannot be told from others")
+        return ""
+    path = use.parameters[0].rpartition(".")[0]
+    own = {f"{path}.{name}" for name, _ in model.get_submodule(path).named_parameters()}
+    if not own <= set(use.parameters):
+        raise TransplantRefused(
+            f"{path or 'the model'}: the norm with {use.parameters[0]} is computed within a forward that does more "
+            "than that, such as a fused sum and norm; make it a module of its own"
+        )
+    return path
+
+
+def _final_norm(found: Stack) -> str | None:
+    """The module of the norm after the stack, where it has one that the blocks do not."""
+    inside = {term.at for one in found.sublayers for term in one.formula.segment.terms if term.kind == "norm"}
+    last = found.norm_uses[-1] if found.norm_uses else None
+    if not found.final_norm or last is None or last.at in inside or not last.parameters:
+        return None
+    return last.parameters[0].rpartition(".")[0]
+
+
+def _block_paths(
+    model: nn.Module, found: Stack, rows: Sequence[Sequence[Sublayer]], norms: Sequence[Sequence[OldNorm]]
+) -> list[str]:
+    paths = []
+    for row, some in zip(rows, norms, strict=True):
+        inside = [one.name for one in row] + [norm.module for norm in some if norm.module]
+        paths.append(_with_forward(model, _common(inside)))
+    if len(set(paths)) < len(paths) or any(_is_around(one, other) for one in paths for other in paths):
+        raise TransplantRefused(
+            f"{found.name or 'the model'}: its blocks are no modules of their own, or share their weights "
+            f"({paths[0] or 'the model'} holds several): make a block a module that takes and returns the stream"
+        )
+    return paths
+
+
+def _is_around(outer: str, inner: str) -> bool:
+    return outer != inner and (not outer or inner.startswith(f"{outer}."))
+
+
+def _common(names: Sequence[str]) -> str:
+    parts = zip(*(name.split(".") for name in names), strict=False)
+    return ".".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, parts))
+
+
+def _with_forward(model: nn.Module, path: str) -> str:
+    while path and type(model.get_submodule(path)).forward is nn.Module.forward:
+        path = path.rpartition(".")[0]
+    return path
+
+
+def _block(
+    path: str, program: Program, norms: Sequence[OldNorm], kinds: Sequence[SublayerKind], *, reset: bool, fits: bool
+) -> BlockPlan:
+    free = [norm for norm in norms if norm.module]
+    reused: dict[Part, str] = {}
+    for same_role in (True, False) if reset else (True,):
+        for part, role in _wanted(program, kinds, reused):
+            mine = [n for n in free if n.kind == part[0] and (n.role == role or not same_role)]
+            if mine and fits:
+                reused[part] = mine[0].module
+                free.remove(mine[0])
+    return BlockPlan(
+        module=path,
+        program=program,
+        norms=tuple(norm for norm in norms if norm.module),
+        functional=any(not norm.module for norm in norms),
+        reused=reused,
+        idle=tuple(norm.module for norm in free),
+    )
+
+
+def _wanted(program: Program, kinds: Sequence[SublayerKind], reused: Mapping[Part, str]) -> Iterator[tuple[Part, str]]:
+    """The sub-layers' norms in the formula that no norm of the model stands for yet, with their parts."""
+    for part, role in program.norms:
+        if part[0] in kinds and part not in reused:
+            yield part, role

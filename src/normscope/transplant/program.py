@@ -1,0 +1,359 @@
+"""A placement's formula as a program that stops wherever F is called, so that the model's own forward can be F.
+
+The formula calls its sub-layers; a model that exists calls nothing, it is followed. So the formula is read once over
+values that are computed later, and cut in pieces: what each sub-layer reads, from the state before the block and the
+branches so far, and the state after it.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import isqrt
+from typing import Any
+
+from ..placement import Placement, Site, SublayerKind
+from ..placement.base import Initial, State
+from ..placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit
+
+Part = tuple[str, str]
+"""A place of a block, such as attention, start or finish, and the name of a norm or a number of it there."""
+
+
+class UnfitFormula(ValueError):
+    """A formula asks for what cannot be followed in a foreign model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Later:
+    """A value that is computed when the model runs: a function of values and constants."""
+
+    function: Callable[..., Any] | str
+    """What computes it; "input", "branch", "norm", "parameter" and "scheduled" are the model's."""
+    arguments: tuple[Any, ...] = ()
+    shape: tuple[int, ...] = ()
+    """Of a parameter."""
+
+    def __add__(self, other: Any) -> "Later":
+        return Later(operator.add, (self, other))
+
+    def __radd__(self, other: Any) -> "Later":
+        return Later(operator.add, (other, self))
+
+    def __sub__(self, other: Any) -> "Later":
+        return Later(operator.sub, (self, other))
+
+    def __rsub__(self, other: Any) -> "Later":
+        return Later(operator.sub, (other, self))
+
+    def __mul__(self, other: Any) -> "Later":
+        return Later(operator.mul, (self, other))
+
+    def __rmul__(self, other: Any) -> "Later":
+        return Later(operator.mul, (other, self))
+
+    def __truediv__(self, other: Any) -> "Later":
+        return Later(operator.truediv, (self, other))
+
+    def __pow__(self, other: Any) -> "Later":
+        return Later(operator.pow, (self, other))
+
+    def __getitem__(self, index: int) -> "Later":
+        if not self.shape or not 0 <= index < self.shape[0]:
+            raise IndexError(f"a value of shape {self.shape} has no entry {index}")
+        return Later(operator.getitem, (self, index), self.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class NormOf:
+    """A norm of the formula, which also stands for itself where attention over depth is given it for its keys."""
+
+    part: Part
+
+    def __call__(self, x: Later, /, *, groups: int | None = None) -> Later:
+        if groups is not None:
+            raise UnfitFormula("it norms parts of the stream each on their own")
+        return Later("norm", (self.part, x))
+
+
+@dataclass(frozen=True, slots=True)
+class LaterNorms:
+    """The norms of one place. `given`: those that the model applies itself, outside of what is followed."""
+
+    place: str
+    given: bool = False
+
+    def __call__(self, x: Later, /, *, groups: int | None = None) -> Later:
+        return x if self.given else NormOf((self.place, "main"))(x, groups=groups)
+
+    def __getattr__(self, name: str) -> NormOf:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return NormOf((self.place, name))
+
+
+class LaterEnd:
+    """An end of a stack."""
+
+    def __init__(self, place: str, *, given: bool = False) -> None:
+        self.place, self.norm = place, LaterNorms(place, given)
+
+    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Later:
+        return Later("parameter", ((self.place, name),), shape)
+
+    def scheduled(self, name: str, *, initial: float) -> Later:
+        return Later("scheduled", ((self.place, name),))
+
+
+class LaterSublayer(LaterEnd):
+    """F, which the model computes once it has what F reads."""
+
+    def __init__(self, site: Site, branches: list[Later]) -> None:
+        super().__init__(site.kind)
+        self.site, self._branches = site, branches
+
+    def __call__(self, x: Later, /, **inside: Callable[[Any], Any]) -> Later:
+        if inside:
+            raise UnfitFormula(f"it applies functions within {self.site.kind} ({', '.join(sorted(inside))})")
+        self._branches.append(Later("branch", (x, self.site.kind)))
+        return self._branches[-1]
+
+    def parameter(
+        self,
+        name: str,
+        *,
+        initial: Initial,
+        shape: tuple[int, ...] = (),
+        std: float = 0.0,
+        shared_by_block: bool = False,
+    ) -> Later:
+        return Later("parameter", (("block" if shared_by_block else self.place, name),), shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One value of a program: where it is kept, and what it is computed from there."""
+
+    at: int
+    function: Callable[..., Any] | str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a value of a program is kept."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One block: `steps[k]` computes what sub-layer k reads, the last of them the state after the block."""
+
+    inputs: tuple[int, ...]
+    branches: tuple[int, ...]
+    reads: tuple[int, ...]
+    outputs: tuple[int, ...]
+    steps: tuple[tuple[Step, ...], ...]
+    size: int
+    norms: tuple[tuple[Part, str], ...] = field(default=())
+    """Every norm of a sub-layer, with its role: before F, after F, or outer, of a sum with F."""
+
+
+def programs(
+    placement: Placement, kinds: Sequence[SublayerKind], *, given_start: bool, given_finish: bool
+) -> list[Program]:
+    """Every block of the stack, the first with the formula's start and the last with its finish.
+
+    given_start, given_finish: whether the model norms the embedding, and what leaves the stack, by itself; then the
+    program leaves these norms to it. Raises UnfitFormula where the formula cannot be followed from outside of F.
+    """
+    stack, made = placement.stack, []
+    inputs: list[Later] = [Later("input")]
+    state: State = placement.start(inputs[0], LaterEnd("start", given=given_start))
+    for block in range(1, stack.blocks + 1):
+        branches: list[Later] = []
+        sublayers = [LaterSublayer(Site(kind=kind, block=block, stack=stack), branches) for kind in kinds]
+        state = placement.block(state, sublayers)
+        called = [branch.arguments[1] for branch in branches]
+        if called != list(kinds):
+            raise UnfitFormula(f"it calls {', '.join(called) or 'no sub-layer'} where a block has {', '.join(kinds)}")
+        if block == stack.blocks:
+            state = placement.finish(state, LaterEnd("finish"))
+            if given_finish and state.function == "norm" and state.arguments[0] == ("finish", "main"):
+                state = state.arguments[1]
+        outputs = list(leaves(state))
+        made.append(_program(inputs, branches, outputs))
+        inputs = [Later("input") for _ in outputs]
+        state = _renewed(state, iter(inputs))
+    return made
+
+
+def leaves(state: State) -> Iterator[Any]:
+    """The values of a state in order, those of histories one by one."""
+    if isinstance(state, tuple):
+        for part in state:
+            yield from leaves(part)
+    else:
+        yield state
+
+
+def _renewed(state: State, values: Iterator[Later]) -> State:
+    return tuple(_renewed(part, values) for part in state) if isinstance(state, tuple) else next(values)
+
+
+def _program(inputs: Sequence[Later], branches: Sequence[Later], outputs: Sequence[Later]) -> Program:
+    numbers = count()
+    at: dict[int, int] = {id(value): next(numbers) for value in (*inputs, *branches)}
+    done = {id(value) for value in inputs}
+    pieces = []
+    norms: dict[Part, str] = {}
+    for k, wanted in enumerate([*((branch.arguments[0],) for branch in branches), tuple(outputs)]):
+        steps: list[Step] = []
+        for value in wanted:
+            _compute(value, at, done, steps, numbers, norms)
+        pieces.append(tuple(steps))
+        done |= {id(branches[k])} if k < len(branches) else set()
+    return Program(
+        inputs=tuple(at[id(value)] for value in inputs),
+        branches=tuple(at[id(value)] for value in branches),
+        reads=tuple(at[id(branch.arguments[0])] for branch in branches),
+        outputs=tuple(at[id(value)] for value in outputs),
+        steps=tuple(pieces),
+        size=next(numbers),
+        norms=tuple(norms.items()),
+    )
+
+
+def _compute(
+    value: Any, at: dict[int, int], done: set[int], steps: list[Step], numbers: Iterator[int], norms: dict[Part, str]
+) -> Any:
+    """A value's slot, once all that it is computed from has one; tuples part by part, constants as they are."""
+    if isinstance(value, tuple):
+        return tuple(_compute(part, at, done, steps, numbers, norms) for part in value)
+    if not isinstance(value, Later):
+        return value
+    if id(value) not in done:
+        if value.function == "branch":
+            raise UnfitFormula(f"{value.arguments[1]} comes into what an earlier sub-layer reads")
+        arguments = tuple(_compute(part, at, done, steps, numbers, norms) for part in value.arguments)
+        if value.function == "norm":
+            norms.setdefault(value.arguments[0], _role(value.arguments[1], value.arguments[0][0]))
+        at[id(value)] = next(numbers)
+        steps.append(Step(at[id(value)], value.function, arguments))
+        done.add(id(value))
+    return Slot(at[id(value)])
+
+
+def _role(x: Any, kind: str) -> str:
+    """What a norm of a sub-layer norms: F's output alone, however scaled, a sum with it, or what has none of it."""
+    while isinstance(x, Later) and x.function in (operator.mul, operator.truediv):
+        inner = [part for part in x.arguments if isinstance(part, Later) and part.function != "parameter"]
+        if len(inner) != 1:
+            break
+        x = inner[0]
+    if x.function == "branch":
+        return "after"
+    return "outer" if _contains(x, kind) else "before"
+
+
+def _contains(x: Any, kind: str) -> bool:
+    if isinstance(x, tuple):
+        return any(_contains(part, kind) for part in x)
+    if not isinstance(x, Later):
+        return False
+    return (x.function == "branch" and x.arguments[1] == kind) or any(_contains(part, kind) for part in x.arguments)
+
+
+class Run:
+    """One pass of a program over tensors."""
+
+    def __init__(
+        self,
+        program: Program,
+        values: Sequence[Any],
+        norms: Mapping[Part, Callable[..., Any]],
+        numbers: Callable[[str, Part], Any],
+    ) -> None:
+        """norms: as they are applied; numbers: of a kind (parameter, scheduled) and a part, its value."""
+        self.program, self._norms, self._numbers = program, norms, numbers
+        self._slots: list[Any] = [None] * program.size
+        for at, value in zip(program.inputs, values, strict=True):
+            self._slots[at] = value
+        self.joins = 0
+        self._computed = 0
+        """Pieces of the program that have run."""
+
+    def read(self) -> Any:
+        """What the next sub-layer reads; after the last one, the first of what leaves the block."""
+        while self._computed <= self.joins:
+            for step in self.program.steps[self._computed]:
+                self._slots[step.at] = self._made(step)
+            self._computed += 1
+        last = self.joins == len(self.program.reads)
+        return self._slots[self.program.outputs[0] if last else self.program.reads[self.joins]]
+
+    def join(self, branch: Any) -> None:
+        """Take F's output."""
+        self.read()
+        self._slots[self.program.branches[self.joins]] = branch
+        self.joins += 1
+
+    def outputs(self) -> list[Any]:
+        """The state after the block."""
+        self.read()
+        return [self._slots[at] for at in self.program.outputs]
+
+    def _made(self, step: Step) -> Any:
+        if step.function == "norm":
+            part, x = step.arguments
+            return self._norms[part](self._value(x))
+        if isinstance(step.function, str):
+            return self._numbers(step.function, step.arguments[0])
+        return step.function(*self._value(step.arguments))
+
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, Slot):
+            return self._slots[argument.at]
+        if isinstance(argument, NormOf):
+            return self._norms[argument.part]
+        return tuple(map(self._value, argument)) if isinstance(argument, tuple) else argument
+
+
+def _mix(query: Later, values: Sequence[Later], key: Any, value: Any = None) -> Later:
+    return Later(mix, (query, tuple(values), key, value))
+
+
+def _joined(x: Later, *others: Later, epsilon: float = 1e-6) -> Later:
+    return Later(_joined_with, (epsilon, x, *others))
+
+
+def _joined_with(epsilon: float, *values: Any) -> Any:
+    return joined(*values, epsilon=epsilon)
+
+
+def _connect(x: Later, weight: Later, bias: Any = 0.0, scale: Any = 1.0, *, name: str = "") -> tuple[Later, ...]:
+    whole = Later(connect, (x, weight, bias, scale))
+    return tuple(Later(operator.getitem, (whole, row)) for row in range(weight.shape[0]))
+
+
+def _sinkhorn(first: Later, logits: tuple[Later, ...], rounds: int, epsilon: float) -> tuple[tuple[Later, ...], ...]:
+    whole, size = Later(_doubly_stochastic, (logits, rounds, epsilon)), isqrt(len(logits))
+    rows = [Later(operator.getitem, (whole, row)) for row in range(size)]
+    return tuple(tuple(Later(operator.getitem, (row, column)) for column in range(size)) for row in rows)
+
+
+def _doubly_stochastic(logits: tuple[Any, ...], rounds: int, epsilon: float) -> Any:
+    return sinkhorn(logits[0], logits, rounds, epsilon)
+
+
+def _later(operation: Callable[..., Any]) -> Callable[..., Later]:
+    return lambda *arguments: Later(operation, arguments)
+
+
+for _operation in (unit, sigmoid, tanh, silu, stopped, by_head, beside):
+    _operation.register(Later, _later(_operation))  # type: ignore[attr-defined]
+mix.register(Later, _mix)
+joined.register(Later, _joined)
+connect.register(Later, _connect)
+sinkhorn.register(Later, _sinkhorn)

@@ -1,0 +1,284 @@
+"""A model under another placement, in place: planned, done, and read again by the doctor, or left as it was."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..doctor.identify.stacks import find_stacks
+from ..doctor.observe.examine import examined_without_gradients
+from ..doctor.record import Stack
+from ..doctor.trace.forward import Inputs, call_with, tensors_in
+from ..errors import in_one_line
+from ..measure.unchanged import left_unchanged, looked_at
+from ..model.stack import make_norm
+from ..placement import Placement
+from ..placement.reading import read
+from ..placement.symbol import SymbolEnd, SymbolSublayer
+from .following import TransplantRefused
+from .placed import PLACED, Added, AddedPart, Wiring, seat_of, swap, swap_back
+from .plan import BlockPlan, StackPlan, chosen_stacks, plan
+from .program import Part
+from .weights import draw, marked, matrices_in, reset
+
+Initialise = Literal["draw", "keep"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transplanted:
+    """What was done to a model; its `transplanted`."""
+
+    placement: str
+    before: str
+    """Its placement until then; "" where that had no name."""
+    initialise: Initialise
+    stacks: tuple[str, ...]
+    blocks: tuple[str, ...]
+    norms: tuple[str, ...]
+    """Modules that are passed over in the model's own forward."""
+    frozen: tuple[str, ...]
+    """Parameters that nothing reads any more, and that are not trained until `untransplant`."""
+    change: float | None
+    """How much the outputs on the batch changed, the root mean square of the difference over that of what they were:
+    0 where they are the same bits; None where weights were drawn."""
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What does the same again."""
+        return {"placement": self.placement, "stacks": list(self.stacks)}
+
+
+def transplant(
+    model: nn.Module, target: type[Placement], inputs: Inputs, *, initialise: Initialise, stack: str | None
+) -> Transplanted:
+    """Put a model under a placement, in place.
+
+    Raises TransplantRefused, with the reason and the place, where that cannot be done or where the doctor does not name
+    the placement in every block afterwards; then the model is as it was.
+    """
+    if hasattr(model, "transplanted"):
+        raise TransplantRefused("the model is transplanted already: call untransplant(model) first")
+    try:
+        stacks, _ = examined_without_gradients(model, inputs)
+    except ValueError as error:
+        raise TransplantRefused(f"{type(model).__name__} cannot be looked at: {error}") from error
+    numbers = chosen_stacks(stacks, stack)
+    plans = [plan(model, stacks, number, target, reset=initialise == "draw") for number in numbers]
+    matrices = [matrices_in(model, one) for one in plans] if initialise == "draw" else []
+    before = _outputs(model, inputs)
+    with _undone_on_error() as undo:
+        seats = _seats(model, inputs, [block.module for one in plans for block in one.blocks])
+        for one in plans:
+            _place(model, one, seats, undo)
+        _prove(model, inputs, stacks, plans)
+        change = None if initialise == "draw" else _change(before, _outputs(model, inputs))
+        if change and all(one.is_same for one in plans):
+            raise TransplantRefused(
+                f"{type(model).__name__} is {target.name} already, and would give other outputs (by {change:.1e})"
+            )
+    for one, some in zip(plans, matrices, strict=False):
+        draw(model, one, some)
+    done = Transplanted(
+        placement=target.name,
+        before=plans[0].found.placement,
+        initialise=initialise,
+        stacks=tuple(one.found.name for one in plans),
+        blocks=tuple(block.module for one in plans for block in one.blocks),
+        norms=tuple(dict.fromkeys(name for one in plans for name in one.swapped_norms)),
+        frozen=tuple(name for one in plans for name in _idle(model, one)),
+        change=change,
+    )
+    for name in done.frozen:
+        model.get_parameter(name).requires_grad_(False)
+    model.transplanted = done  # type: ignore[assignment]
+    return done
+
+
+def untransplant(model: nn.Module) -> nn.Module:
+    """Give a transplanted model its own placement again, with the weights that it has now; what was added is dropped.
+
+    Raises TransplantRefused for a model that is not transplanted.
+    """
+    done = getattr(model, "transplanted", None)
+    if not isinstance(done, Transplanted):
+        raise TransplantRefused(f"{type(model).__name__} is not transplanted")
+    for name in done.blocks:
+        block = model.get_submodule(name)
+        swap_back(block)
+        delattr(block, PLACED)
+        del block.wiring
+    for name in done.norms:
+        swap_back(model.get_submodule(name))
+    for name in done.frozen:
+        model.get_parameter(name).requires_grad_(True)
+    del model.transplanted
+    return model
+
+
+@contextmanager
+def _undone_on_error() -> Iterator[list[Callable[[], None]]]:
+    """Collects what undoes each step, and does it in reverse where one fails."""
+    undo: list[Callable[[], None]] = []
+    try:
+        yield undo
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+
+
+def _seats(model: nn.Module, inputs: Inputs, blocks: list[str]) -> dict[str, Any]:
+    """Where the stream enters each block, from one pass."""
+    found: dict[str, Any] = {}
+    handles = []
+    for name in blocks:
+
+        def note(block: nn.Module, args: Any, kwargs: Any, output: Any, name: str = name) -> None:
+            found[name] = seat_of(block, args, kwargs, output)
+
+        handles.append(model.get_submodule(name).register_forward_hook(note, with_kwargs=True))
+    try:
+        _outputs(model, inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for name in blocks:
+        if found.get(name) is None:
+            raise TransplantRefused(f"{name}: none of its arguments has the shape of what it returns")
+    return found
+
+
+def _place(model: nn.Module, one: StackPlan, seats: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
+    reading = read(one.placement, one.kinds)
+    template = _template(model, one)
+    for number, (block, specs) in enumerate(zip(one.blocks, reading.blocks, strict=True)):
+        module = model.get_submodule(block.module)
+        if hasattr(module, PLACED) or hasattr(module, "wiring"):
+            raise TransplantRefused(f"{block.module} has something called {PLACED!r} or 'wiring' already")
+        asked: dict[str, SymbolEnd | SymbolSublayer] = {spec.site.kind: spec for spec in specs}
+        asked |= {"start": reading.start} if number == 0 else {}
+        asked |= {"finish": reading.finish} if number == len(one.blocks) - 1 else {}
+        like = next(iter(module.parameters()))
+        added = _added(one, block, asked, template).to(like.device, like.dtype)
+        wiring = Wiring(
+            name=block.module,
+            seat=seats[block.module],
+            program=block.program,
+            reused={part: model.get_submodule(path) for part, path in block.reused.items()},
+            passes_norms=block.functional,
+        )
+        swap(module, "block")
+        module.add_module(PLACED, added)
+        module.wiring = wiring  # type: ignore[assignment]
+
+        def unplace(module: nn.Module = module) -> None:
+            swap_back(module)
+            delattr(module, PLACED)
+            del module.wiring
+
+        undo.append(unplace)
+    for name in one.swapped_norms:
+        norm = model.get_submodule(name)
+        swap(norm, "norm")
+        undo.append(lambda norm=norm: swap_back(norm))  # type: ignore[misc]
+
+
+def _added(
+    one: StackPlan,
+    block: BlockPlan,
+    asked: Mapping[str, SymbolEnd | SymbolSublayer],
+    template: Callable[[int], nn.Module],
+) -> Added:
+    used = dict(block.program.norms)
+    parts, shared = {}, {}
+    for place, spec in asked.items():
+        wanted = [(place, name) for name in spec.norm.widths if _is_added((place, name), used, block)]
+        norms = {name: template(spec.norm.widths[name]) for _, name in wanted}
+        own = {name: number for name, number in spec.parameters.items() if not number.shared_by_block}
+        shared |= {name: number for name, number in spec.parameters.items() if number.shared_by_block}
+        if norms or own:
+            parts[place] = AddedPart(norms, own)
+    if shared:
+        parts["block"] = AddedPart({}, shared)
+    schedules = {name: value for spec in asked.values() for name, value in spec.schedules.items()}
+    return Added(parts, schedules)
+
+
+def _is_added(part: Part, used: Mapping[Part, str], block: BlockPlan) -> bool:
+    """Whether a norm that the formula asks for is neither the model's own nor left to it."""
+    return part not in block.reused and (part[0] not in ("start", "finish") or part in used)
+
+
+def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
+    """Makes a new norm as those of the model are, or as the placement has them where the model has none like that."""
+    own = next((name for block in one.blocks for name in (norm.module for norm in block.norms)), "")
+    same = one.found.placement == one.placement.name
+    plain = one.found.norm in ("layer-norm", "rms-norm") and one.placement.default_norm == "layer-norm"
+    if own and (plain or same):
+        made = copy.deepcopy(model.get_submodule(own))
+        reset(made, one.found.width)
+        return lambda width: copy.deepcopy(made)
+    return lambda width: marked(make_norm(one.placement, "as-placement", "as-placement", width))
+
+
+def _prove(model: nn.Module, inputs: Inputs, stacks: Any, plans: list[StackPlan]) -> None:
+    """Let the doctor read the result. Raises TransplantRefused where it does not name the target in every block."""
+    try:
+        after = find_stacks(model, inputs)
+    except ValueError as error:
+        cause = error.__cause__
+        if isinstance(cause, TransplantRefused):
+            raise cause from None
+        raise TransplantRefused(f"the transplanted model cannot be run: {in_one_line(cause or error)}") from error
+    with left_unchanged(model), torch.enable_grad():
+        call_with(model, inputs)  # the doctor looks without gradients, and sums may be made out of their sight
+    for one in plans:
+        found = next((other for other in after if _covers(other, one)), None)
+        if found is None:
+            raise TransplantRefused(f"{one.found.name}: the doctor finds no such stack after the transplant")
+        _prove_stack(found, one)
+
+
+def _covers(found: Stack, one: StackPlan) -> bool:
+    return found.name == one.found.name and len(found.sublayers) == len(one.found.sublayers)
+
+
+def _prove_stack(found: Stack, one: StackPlan) -> None:
+    for sublayer, old in zip(found.sublayers, one.found.sublayers, strict=True):
+        names = (sublayer.placement, *sublayer.also)
+        if sublayer.block and (one.placement.name not in names or sublayer.kind != old.kind):
+            raise TransplantRefused(
+                f"{sublayer.name or found.name}: after the transplant the doctor reads {sublayer.formula} in block "
+                f"{sublayer.block}, which is {sublayer.placement or 'no placement that has a name'} and not "
+                f"{one.placement.name}"
+            )
+
+
+@torch.no_grad()
+def _outputs(model: nn.Module, inputs: Inputs) -> list[Tensor]:
+    with looked_at(model):
+        return [one.clone() for one in tensors_in(call_with(model, inputs), inside_objects=False)]
+
+
+def _change(before: list[Tensor], after: list[Tensor]) -> float:
+    pairs = [(a.double(), b.double()) for a, b in zip(before, after, strict=False) if a.is_floating_point()]
+    if all(torch.equal(a, b) for a, b in pairs):
+        return 0.0
+    moved = sum(float((a - b).square().sum()) for a, b in pairs if a.shape == b.shape)
+    return float((moved / max(sum(float(a.square().sum()) for a, _ in pairs), 1e-300)) ** 0.5)
+
+
+def _idle(model: nn.Module, one: StackPlan) -> list[str]:
+    """Parameters of norms that nothing applies, of those that are trained."""
+    reused = {path for block in one.blocks for path in block.reused.values()}
+    paths = dict.fromkeys(path for block in one.blocks for path in block.idle if path not in reused)
+    return [
+        f"{path}.{name}"
+        for path in paths
+        for name, parameter in model.get_submodule(path).named_parameters()
+        if parameter.requires_grad
+    ]

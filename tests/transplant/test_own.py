@@ -1,0 +1,154 @@
+"""Models of one's own under other placements: to the last bit what a forward written by hand gives."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import normscope
+from normscope.doctor import find_stacks
+from transplant.hand_written import GPT, Block, InPlace, Kept, PostBlock, by_hand, ids, perturb
+
+BY_HAND = ("pre-ln", "post-ln", "peri-ln", "sandwich", "deepnorm", "lns", "rezero", "reordered", "keel", "layer-scale")
+
+
+def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    model.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+
+
+def loss_of(logits: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(logits.flatten(0, 1), ids().flatten())
+
+
+@pytest.mark.parametrize("style", [Block, InPlace, Kept])
+@pytest.mark.parametrize("placement", BY_HAND)
+def test_a_placement_is_what_one_writes_by_hand(placement: str, style: type[nn.Module]) -> None:
+    """However the block writes its sums; all weights have been moved, the added ones too."""
+    torch.manual_seed(0)
+    model = perturb(normscope.transplant(GPT(style), placement, inputs=ids()))
+    outputs, expected = model(ids()), by_hand(model, placement)
+    assert torch.equal(outputs, expected)
+    assert_same(gradients(model, loss_of(outputs)), gradients(model, loss_of(expected)))
+    assert {one.placement for one in find_stacks(model, ids())[0].sublayers} | {placement} <= {
+        *find_stacks(model, ids())[0].sublayers[-1].also,
+        find_stacks(model, ids())[0].placement,
+    }
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_torchs_encoder_becomes_its_own_twin(norm_first: bool) -> None:
+    """Pre-LN made Post-LN, and the other way round, equal torch's own flag: an oracle that none of us wrote."""
+    x = torch.randn(2, 7, 32, generator=torch.Generator().manual_seed(0))
+
+    def encoder(first: bool, final: bool) -> nn.TransformerEncoder:
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=first)
+        norm = nn.LayerNorm(32) if final else None
+        return nn.TransformerEncoder(layer, 3, norm, enable_nested_tensor=False)
+
+    model = encoder(norm_first, norm_first)
+    twin = encoder(not norm_first, not norm_first)
+    normscope.transplant(model, "post-ln" if norm_first else "pre-ln", inputs=x)
+    perturb(model)
+    renamed = {name.replace("layers.2.placed.finish.norms.main", "norm"): p for name, p in model.state_dict().items()}
+    renamed = {name: p for name, p in renamed.items() if norm_first is False or not name.startswith("norm.")}
+    twin.load_state_dict(renamed)
+    assert torch.equal(model(x), twin(x))
+    theirs = gradients(twin, twin(x).square().sum())
+    ours = gradients(model, model(x).square().sum())
+    assert_same({name.replace("layers.2.placed.finish.norms.main", "norm"): g for name, g in ours.items()}, theirs)
+    with torch.no_grad():
+        # Torch's fast path would take the norms' weights past their forward.
+        assert torch.allclose(model.eval()(x), model.train()(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(("style", "placement"), [(Block, "pre-ln"), (Kept, "pre-ln"), (PostBlock, "post-ln")])
+def test_the_placement_that_a_model_has_changes_no_bit(style: type[nn.Module], placement: str) -> None:
+    model = perturb(GPT(style, final=placement == "pre-ln"))
+    before = copy.deepcopy(model)
+    normscope.transplant(model, placement, inputs=ids(), initialise="keep")
+    assert model.transplanted.change == 0.0
+    assert_same(gradients(model, loss_of(model(ids()))), gradients(before, loss_of(before(ids()))))
+    assert list(model.state_dict()) == list(before.state_dict())
+
+
+def test_untransplant_gives_the_old_model_back() -> None:
+    model = perturb(GPT())
+    before = copy.deepcopy(model)
+    normscope.transplant(model, "rezero", inputs=ids(), initialise="keep")
+    assert model.transplanted.change > 0.1
+    assert not model.blocks[0].ln_1.weight.requires_grad
+    assert set(before.state_dict()) < set(model.state_dict())
+    assert normscope.untransplant(model) is model
+    assert [type(one) for one in model.modules()] == [type(one) for one in before.modules()]
+    assert [p.requires_grad for p in model.parameters()] == [p.requires_grad for p in before.parameters()]
+    assert list(model.state_dict()) == list(before.state_dict())
+    assert torch.equal(model(ids()), before(ids()))
+    assert vars(model).keys() == vars(before).keys()
+
+
+def test_a_norm_keeps_its_trained_gains_in_its_own_part_alone() -> None:
+    """After Pre-LN, a norm before F stays one; the new norm after F starts at 1, and so does one on the sum."""
+    model = perturb(GPT())
+    gains = model.blocks[0].ln_1.weight.clone()
+    normscope.transplant(model, "peri-ln", inputs=ids(), initialise="keep")
+    assert torch.equal(model.blocks[0].ln_1.weight, gains)
+    assert torch.equal(model.blocks[0].placed.attention.norms.after.weight, torch.ones(32))
+    normscope.transplant(normscope.untransplant(model), "post-ln", inputs=ids(), initialise="keep")
+    assert torch.equal(model.blocks[0].placed.attention.norms.main.weight, torch.ones(32))
+    assert "blocks.0.ln_1.weight" in model.transplanted.frozen
+
+
+def test_weights_are_drawn_as_the_placement_wants_them() -> None:
+    """DeepNorm's gain is on values and outputs and not on queries and keys, within one packed matrix."""
+    torch.manual_seed(0)
+    model = normscope.transplant(GPT(blocks=4), "deepnorm", inputs=ids())
+    query, key, value = model.blocks[1].attn.qkv.weight.chunk(3)
+    gain, glorot = (8 * 4) ** -0.25, (2 / 64) ** 0.5
+    for matrix, std in (
+        (query, glorot),
+        (key, glorot),
+        (value, gain * glorot),
+        (model.blocks[1].attn.out.weight, gain * glorot),
+    ):
+        assert float(matrix.detach().std()) == pytest.approx(std, rel=0.1)
+    assert float(model.blocks[1].mlp[0].weight.detach().std()) == pytest.approx(gain * (2 / 96) ** 0.5, rel=0.1)
+    assert not model.blocks[1].attn.qkv.bias.any()
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("placement", ["peri-ln", "rezero"])
+def test_copies_and_pickles_are_whole(way, placement: str) -> None:
+    model = perturb(normscope.transplant(GPT(), placement, inputs=ids()))
+    other = way(model)
+    assert torch.equal(other(ids()), model(ids()))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert other(ids()).any()
+    assert other.head.weight is other.table.weight
+    assert torch.equal(normscope.untransplant(other)(ids()), other(ids()))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("placement", ["deepnorm", "peri-ln"])
+def test_activation_checkpointing_gives_the_same_gradients(placement: str, reentrant: bool) -> None:
+    model = perturb(normscope.transplant(GPT(), placement, inputs=ids()))
+
+    def logits(checkpointed: bool) -> Tensor:
+        x = model.table(ids())
+        for block in model.blocks:
+            x = checkpoint(block, x, use_reentrant=reentrant) if checkpointed else block(x)
+        return model.head(model.final(x))
+
+    plain = gradients(model, loss_of(logits(False)))
+    assert_same(gradients(model, loss_of(logits(True))), plain)
