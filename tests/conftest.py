@@ -15,10 +15,12 @@ import pytest
 import torch
 
 import toy
+import unsynced
 
 # Tiny tensors on several threads wait for each other more than they compute, and the tests run side by side anyway.
 torch.set_num_threads(1)
 toy.share()
+unsynced.write()
 
 # Under `nohup` it is ignored, by every child too, and tests that send it would wait for what never ends.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -4,6 +4,7 @@ Python needs seconds of a core to import torch; the runs of these tests need a f
 of a test session starts the server. `tiny.start` starts a process from nothing, for tests that are about that.
 """
 
+import atexit
 import io
 import itertools
 import multiprocessing
@@ -27,6 +28,8 @@ from normscope.engines.seam import Engine, Job
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["warm"])
 _SAID, _NUMBERS = tempfile.TemporaryDirectory(), itertools.count()
+# Or Python would do it at its end, with a warning.
+atexit.register(_SAID.cleanup)
 
 
 class Forked:

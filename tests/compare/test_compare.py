@@ -187,11 +187,12 @@ def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_name
     assert survivor
     os.kill(victim, signal.SIGKILL)
     wait_for(lambda: trainer_of(runs[0]) == 0)
-    time.sleep(1.2)  # two looks at the runs
+    assert process.stderr is not None
+    said = iter(process.stderr.readline, b"")
+    assert any(b"lr-0.003_adam_seed-1: failed, update" in line for line in said)
     process.send_signal(signal.SIGTERM)
     code, _, err = finish(process)
     assert code == 143, err
-    assert "lr-0.003_adam_seed-1: failed, update" in err
     assert "stopped by SIGTERM after every run under way has saved; the report shows what there is." in err
     assert "Traceback" not in err
     assert steps(runs[0]) == []

@@ -50,12 +50,12 @@ def test_a_killed_preparation_leaves_no_corpus_and_no_process(config, tmp_path, 
     }
     fields |= {"out": str(wanted.out), "splits": {n: [str(p) for p in pair] for n, pair in wanted.splits.items()}}
     command = [sys.executable, str(script), json.dumps(fields), stage, sign]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == -getattr(signal, sign), ended.stderr
     children = [int(process_id) for process_id in ended.stdout.split()]
     if stage == "tokenise":
         assert len(children) >= 2
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 240
     while any(map(alive, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, children))

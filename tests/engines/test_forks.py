@@ -18,7 +18,7 @@ from normscope.settings.tables import to_toml
 from tiny import SHORT, result, tiny
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 240
 
 
 @pytest.fixture(scope="module")

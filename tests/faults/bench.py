@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import torch
 
+import unsynced
 from normscope.__main__ import main
 from normscope.compare import pool as grid_pool
 from normscope.data import opening, work
@@ -39,6 +40,7 @@ class Bench:
         """place: a folder of ours, where desk and work are made."""
         # What every child would find out anew, and what forked children must not have: threads.
         import_module("warm")
+        os.fsync = unsynced.SYNCED
         torch.set_num_threads(1)
         machine.fast_matmul = lru_cache(machine.fast_matmul)  # type: ignore[assignment]
         opening._TOY_HELD_OUT = 12

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import unsynced
 from faults.disk import Replay, read_tree
 from faults.notified import works_here
 from faults.operations import Operation
@@ -84,10 +85,10 @@ def test_an_operation_fails_with_the_error_it_is_given(folder: Path, tmp_path: P
         with (folder / "new").open("wb") as file:
             file.write(b"text")
             file.flush()
-            os.fsync(file.fileno())
+            unsynced.SYNCED(file.fileno())
         (folder / "new").rename(folder / "file")
         descriptor = os.open(folder, os.O_RDONLY)
-        os.fsync(descriptor)
+        unsynced.SYNCED(descriptor)
         (folder / "file").stat()
 
     def decide(number: int, operation: Operation) -> int | None:

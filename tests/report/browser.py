@@ -33,7 +33,7 @@ def program() -> str:
 
 def opened(page: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [program(), *FLAGS, f"--user-data-dir={folder / 'profile'}", *arguments, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
 
 
 def frames(page_text: str, widths: list[int]) -> str:

@@ -73,7 +73,7 @@ def disturb(fault: str, chance: random.Random) -> None:
 
 def _wait(process: Forked, update: int, begun: int) -> None:
     """Until about the update, or, where none was made since, for a moment in which the run is being opened."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while last_update(Path("run/metrics.jsonl")) < update and process.poll() is None:
         if update == begun or time.monotonic() > deadline:
             break

@@ -87,7 +87,7 @@ def test_a_mistake_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _wait_for_updates(process: Forked, count: int) -> None:
-    metrics, deadline = Path("run/metrics.jsonl"), time.monotonic() + 120
+    metrics, deadline = Path("run/metrics.jsonl"), time.monotonic() + 240
     while not metrics.is_file() or metrics.read_bytes().count(b"\n") < count:
         assert process.poll() is None
         assert time.monotonic() < deadline

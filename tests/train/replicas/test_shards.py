@@ -191,7 +191,7 @@ def test_who_loses_another_process_of_a_sharded_training_says_so_in_one_line(
     monkeypatch.chdir(tmp_path)
     words = [word for setting in (*TEXT, "train.duration=3000") for word in ("--set", setting)]
     processes = started(2, "train", "--run", "run", *words)
-    metrics, deadline = tmp_path / "run/metrics.jsonl", time.monotonic() + 120
+    metrics, deadline = tmp_path / "run/metrics.jsonl", time.monotonic() + 240
     while not metrics.is_file() or metrics.read_bytes().count(b"\n") < 3:
         assert processes[0].poll() is None
         assert time.monotonic() < deadline
