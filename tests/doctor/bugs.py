@@ -577,7 +577,7 @@ BUGS: dict[str, Bug] = {
     "a flag that did not reach one block": Bug(
         build=one_block_of(post, post, others=pre, final=1),
         rule="mixed-placements",
-        said="blocks 1-2, 4: x ← x + F(norm(x)); block 3: x ← norm(x + F(x))",
+        said="block 3 of 4 is wired unlike all others, with matrices of the same names and shapes: attention(x);",
         where="encoder.blocks.2.f",
         severity="warning",
         right=RIGHT_PRE,

@@ -1,6 +1,7 @@
-"""Four healthy models whose blocks can be wired anew: what mutants are made of.
+"""Six healthy models whose blocks can be wired anew: what mutants are made of.
 
-Each of them is seen as blocks of an attention, a feed-forward and two norms, whatever its own classes call them.
+Each of them is seen as blocks of an attention, a feed-forward and two norms, whatever its own classes call them. In
+those of an encoder and a decoder it is the decoder's cross-attention, behind a self-attention that stays as it is.
 """
 
 import math
@@ -87,10 +88,13 @@ class OwnAttention(nn.Module):
         self.scaling, self.axis, self.masks = (WIDTH // HEADS) ** -0.5, -1, "later"
         self.of_queries: nn.Module = nn.Identity()
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (f(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for f in (self.query, self.key, self.value))
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+        reads = zip(
+            (self.query, self.key, self.value), (x, x, x) if memory is None else (x, memory, memory), strict=True
+        )
+        q, k, v = (f(one).unflatten(-1, (HEADS, -1)).transpose(1, 2) for f, one in reads)
         scores = self.of_queries(q) @ k.mT * self.scaling
-        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         hidden = {"later": later, "earlier": later.mT, "nothing": torch.zeros_like(later)}[self.masks]
         weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(self.axis)
         return self.output((weights @ v).transpose(1, 2).flatten(2))
@@ -111,6 +115,19 @@ class OwnBlock(nn.Module):
         return self.wiring(x, Parts(attention=self.attention, feed_forward=self.feed_forward, norms=norms))
 
 
+def drawn_as_gpt2(blocks: nn.ModuleList, wiring: Wiring) -> None:
+    """Or, for DeepNorm, as that has it."""
+    for block in blocks:
+        for name, linear in block.named_modules():
+            if isinstance(linear, nn.Linear):
+                last = name in ("attention.output", "cross.output", "down")
+                nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * BLOCKS) if last else 0.02)
+                nn.init.zeros_(linear.bias)
+                if wiring is deepnorm:
+                    shrinks = name not in ("attention.query", "attention.key")
+                    nn.init.xavier_normal_(linear.weight, gain=BETA if shrinks else 1.0)
+
+
 class OwnGPT(nn.Module):
     def __init__(self, wiring: Wiring) -> None:
         super().__init__()
@@ -121,21 +138,46 @@ class OwnGPT(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         for table in (self.tokens, self.positions, self.head):
             nn.init.normal_(table.weight, std=0.02)
-        for block in self.blocks:
-            for name, linear in block.named_modules():
-                if isinstance(linear, nn.Linear):
-                    last = name in ("attention.output", "down")
-                    nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * BLOCKS) if last else 0.02)
-                    nn.init.zeros_(linear.bias)
-                    if wiring is deepnorm:
-                        shrinks = name not in ("attention.query", "attention.key")
-                        nn.init.xavier_normal_(linear.weight, gain=BETA if shrinks else 1.0)
+        drawn_as_gpt2(self.blocks, wiring)
 
     def forward(self, input_ids: Tensor) -> Tensor:
         x = self.tokens(input_ids) + self.positions(torch.arange(input_ids.shape[1]))
         for block in self.blocks:
             x = block(x)
         return self.head(self.final_norm(x))
+
+
+class OwnDecoderBlock(OwnBlock):
+    def __init__(self, wiring: Wiring) -> None:
+        super().__init__(wiring)
+        self.self_norm, self.cross = nn.LayerNorm(WIDTH), OwnAttention()
+        self.cross.masks = "nothing"
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        x = x + self.attention(self.self_norm(x))
+        norms = (self.first_norm, self.second_norm)
+        parts = Parts(attention=lambda y: self.cross(y, memory), feed_forward=self.feed_forward, norms=norms)
+        return self.wiring(x, parts)
+
+
+class OwnEncoderDecoder(nn.Module):
+    """Pre-LN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = OwnGPT(pre), OwnGPT(pre)
+        self.encoder.head = nn.Identity()
+        for block in self.encoder.blocks:
+            block.attention.masks = "nothing"
+        self.decoder.blocks = nn.ModuleList(OwnDecoderBlock(pre) for _ in range(BLOCKS))
+        drawn_as_gpt2(self.decoder.blocks, pre)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        memory = self.encoder(source)
+        x = self.decoder.tokens(target) + self.decoder.positions(torch.arange(target.shape[1]))
+        for block in self.decoder.blocks:
+            x = block(x, memory)
+        return self.decoder.head(self.decoder.final_norm(x))
 
 
 def batch() -> dict[str, Tensor]:
@@ -148,19 +190,43 @@ def next_token_loss(output: Any) -> Tensor:
     return functional.cross_entropy(logits[:, :-1].float().flatten(0, 1), targets.flatten())
 
 
+def set_wiring(block: nn.Module, other: Wiring) -> None:
+    block.wiring = other
+
+
+def matrices_of(attention: nn.Module) -> dict[str, nn.Linear]:
+    return {name: getattr(attention, name) for name in ("query", "key", "value", "output")}
+
+
+def own_encoder_decoder() -> Base:
+    model = OwnEncoderDecoder()
+    decoder = model.decoder
+    return Base(
+        model=model,
+        inputs={"source": batch()["input_ids"].flip(0), "target": batch()["input_ids"]},
+        blocks=decoder.blocks,
+        wiring=pre,
+        rewire=set_wiring,
+        attention=lambda block: matrices_of(block.cross),
+        feed_forward=lambda block: (block.up, block.down),
+        norms=lambda block: ["first_norm", "second_norm"],
+        embedding=decoder.tokens,
+        head=decoder.head,
+        final=(decoder, "final_norm"),
+        positions=decoder.positions,
+        loss=next_token_loss,
+    )
+
+
 def own(wiring: Wiring) -> Base:
     model = OwnGPT(wiring)
-
-    def rewire(block: nn.Module, other: Wiring) -> None:
-        block.wiring = other
-
     return Base(
         model=model,
         inputs=batch(),
         blocks=model.blocks,
         wiring=wiring,
-        rewire=rewire,
-        attention=lambda block: {name: getattr(block.attention, name) for name in ("query", "key", "value", "output")},
+        rewire=set_wiring,
+        attention=lambda block: matrices_of(block.attention),
         feed_forward=lambda block: (block.up, block.down),
         norms=lambda block: ["first_norm", "second_norm"],
         embedding=model.tokens,
@@ -256,9 +322,62 @@ def bert() -> Base:
     )
 
 
+def bart() -> Base:
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    parts = ("encoder", "decoder")
+    shape = {f"{part}_layers": BLOCKS for part in parts} | {f"{part}_attention_heads": HEADS for part in parts}
+    shape |= {f"{part}_ffn_dim": 4 * WIDTH for part in parts}
+    config = BartConfig(
+        vocab_size=VOCABULARY, d_model=WIDTH, max_position_embeddings=TOKENS, attn_implementation="eager", **shape
+    )
+    model = BartForConditionalGeneration(config)
+    decoder = model.model.decoder
+
+    def rewire(block: nn.Module, other: Wiring) -> None:
+        def forward(x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None, **given: Any) -> Tensor:
+            x = block.self_attn_layer_norm(x + block.self_attn(x, attention_mask=mask)[0])
+
+            def attention(y: Tensor) -> Tensor:
+                return block.encoder_attn(y, key_value_states=memory)[0]
+
+            def feed_forward(y: Tensor) -> Tensor:
+                return block.fc2(functional.gelu(block.fc1(y)))
+
+            norms = (block.encoder_attn_layer_norm, block.final_layer_norm)
+            return other(x, Parts(attention=attention, feed_forward=feed_forward, norms=norms))
+
+        block.forward = forward
+
+    def attention(block: nn.Module) -> dict[str, nn.Linear]:
+        of = block.encoder_attn
+        return {"query": of.q_proj, "key": of.k_proj, "value": of.v_proj, "output": of.out_proj}
+
+    return Base(
+        model=model,
+        inputs={
+            "input_ids": batch()["input_ids"].flip(0),
+            "decoder_input_ids": batch()["input_ids"],
+            "use_cache": False,
+        },
+        blocks=decoder.layers,
+        wiring=post,
+        rewire=rewire,
+        attention=attention,
+        feed_forward=lambda block: (block.fc1, block.fc2),
+        norms=lambda block: ["encoder_attn_layer_norm", "final_layer_norm"],
+        embedding=model.model.shared,
+        head=model.lm_head,
+        final=(decoder, "final_norm"),
+        loss=next_token_loss,
+    )
+
+
 BASES: dict[str, Callable[[], Base]] = {
     "Pre-LN GPT": lambda: own(pre),
     "DeepNorm GPT": lambda: own(deepnorm),
     "Llama": llama,
     "BERT": bert,
+    "encoder-decoder": own_encoder_decoder,
+    "BART": bart,
 }

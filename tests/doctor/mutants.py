@@ -214,6 +214,14 @@ def epsilon(base: Base) -> None:
                 setattr(module, name, 1e-2)
 
 
+def drop_embedding_norm(base: Base) -> object:
+    norms = ("embeddings.LayerNorm", "layernorm_embedding")
+    found = [path for path, _ in base.model.named_modules() if path.endswith(norms)]
+    for path in found:
+        base.model.set_submodule(path, nn.Identity())
+    return bool(found) and None
+
+
 def shared_norm(x: Tensor, of: Parts) -> Tensor:
     return pre(x, Parts(attention=of.attention, feed_forward=of.feed_forward, norms=(of.norms[0], of.norms[0])))
 
@@ -290,9 +298,8 @@ def repeat_positions(base: Base) -> object:
 
 def in_bfloat(base: Base, block: int) -> None:
     """The feed-forward of one block."""
-    of_attention = base.attention(base.blocks[block]).values()
-    for module in base.blocks[block].modules():
-        if isinstance(module, nn.Linear) and module not in of_attention:
+    for name, module in base.blocks[block].named_modules():
+        if isinstance(module, nn.Linear) and not re.search("att|cross", name):
             module.bfloat16()
     half = around(lambda base, a, f: (a, lambda x: f(x.bfloat16()).float()))
     base.rewire(base.blocks[block], half(base))
@@ -381,9 +388,7 @@ KINDS: dict[str, Kind] = {
     "norm: over the batch": whole(with_norms(lambda: Over(0))),
     "norm: over tokens and features": whole(with_norms(lambda: Over(1, 2))),
     "norm: one for both sub-layers": all_wired(only_pre(lambda base: shared_norm)),
-    "norm: the embedding's gone": whole(
-        lambda base: hasattr(base.model, "bert") and setattr(base.model.bert.embeddings, "LayerNorm", nn.Identity())
-    ),
+    "norm: the embedding's gone": whole(drop_embedding_norm),
     "attention: norm on q alone": whole(
         lambda base: own_attention(base, lambda one: setattr(one, "of_queries", nn.LayerNorm(8)))
     ),

@@ -9,19 +9,13 @@ from normscope.doctor.result import Finding, Severity
 NOT_YET = frozenset(
     {
         "final norm: doubled",
-        "block: Sandwich",
-        "block: skip from the normed x",
-        "block: feed-forward's residual is the block's input",
-        "block: parallel",
-        "block: branch subtracted",
-        "block: feed-forward before attention",
         "scale: half of the sum in all",
-        "scale: α on the branch",
         "weights: all 0.5",
-        "weights: positions of N(0, 1)",
+        "weights: all gains 2",
         "norm: ε of 1e-2",
         "norm: a gain 0",
         "norm: the embedding's gone",
+        "gradient: norms frozen",
         "optimiser: decay on norms",
     }
 )

@@ -12,12 +12,14 @@ from ....placement.base import ModelKind
 from ....placement.printing import ranges
 from ...find.segments import Segment
 from ...identify.candidates import blocks_of
-from ...identify.matching import TOLERANCE, Outline, outline
+from ...identify.matching import TOLERANCE, Outline, matches, outline
 from ...record import Sublayer
 from ...result import Severity
+from ..block_wirings import OddBlock, odd_block
 from ..patient import Patient, a_configured_placement, listed, parameters_by_name
 from ..rule import Fault, rule
 from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
+from .wiring import misplaced_step
 
 _Structure = tuple[Any, ...]
 """Of an outline."""
@@ -173,8 +175,14 @@ def is_same(a: float, b: float) -> bool:
 )
 def mixed_placements(patient: Patient) -> Iterator[Fault]:
     """Blocks of one stack with different formulas that no registered placement has together."""
+    shapes = {name: tuple(weight.shape) for name, weight in parameters_by_name(patient).items()}
     for number, stack in enumerate(patient.stacks):
         inside = in_blocks(stack)
+        # A mistake that is known by its name is told by that alone.
+        known = any(True for _ in misplaced_step.check(patient))
+        if not known and not _is_a_mixture(patient, number) and (odd := odd_block(stack, shapes)):
+            yield _unlike_all(odd)
+            continue
         if explained(inside) or near(patient, number) or carries_norm(stack, wanted(patient, number)):
             continue
         # Of a mean over depth every sub-layer reads one value more than the one before.
@@ -195,6 +203,21 @@ def mixed_placements(patient: Patient) -> Iterator[Fault]:
                 fix="wire all blocks alike, or by the rule of a placement that mixes them, such as Mix-LN's first "
                 f"⌊L/4⌋ = {stack.blocks // 4} of {stack.blocks} blocks",
             )
+
+
+def _is_a_mixture(patient: Patient, number: int) -> bool:
+    """Whether a registered placement that wires blocks in several ways explains a stack."""
+    formula = wanted(patient, number) if explained(in_blocks(patient.stacks[number])) else None
+    return formula is not None and any(not matches(piece, formula.blocks[0]) for piece in formula.blocks)
+
+
+def _unlike_all(odd: OddBlock) -> Fault:
+    return Fault(
+        where=listed(odd.names),
+        message=f"block {odd.number} of {odd.blocks} is wired unlike all others, with matrices of the same names and "
+        f"shapes: {'; '.join(odd.steps)}, where the others have {'; '.join(odd.usual)}",
+        fix=f"wire block {odd.number} as the others; where it is meant to differ, silence the rule",
+    )
 
 
 def _is_a_slip(patient: Patient, number: int, few: list[int]) -> bool:

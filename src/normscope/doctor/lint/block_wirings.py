@@ -1,0 +1,221 @@
+"""How each block is wired, in the names of its own modules, and the one block that is wired unlike all others.
+
+A block is what parameters of one number in their names belong to. Its norms and sub-layers keep their places in it
+wherever the formula is cut, so that a norm that feeds the skip too is the fault of the block that it stands in.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..find.terms import Term
+from ..record import Stack, Sublayer
+from .structure import in_blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddBlock:
+    """A block that is wired unlike all others, which are wired alike."""
+
+    number: int
+    """Counted from 1."""
+    blocks: int
+    names: tuple[str, ...]
+    """Of its sub-layers."""
+    steps: tuple[str, ...]
+    """What it does otherwise, in order, such as "attention(norm2(x))"."""
+    usual: tuple[str, ...]
+    """What the others do there."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Block:
+    sublayers: list[Sublayer] = field(default_factory=list)
+    reads: list[Term] = field(default_factory=list)
+    """Values of other blocks that it starts from."""
+    steps: list[str] = field(default_factory=list)
+
+
+def odd_block(stack: Stack, shapes: Mapping[str, tuple[int, ...]]) -> OddBlock | None:
+    """The one block of at least three that is wired otherwise, with matrices of the same names and shapes.
+
+    None where several are, or where blocks read several values of others, as of the first one.
+
+    shapes: of the model's parameters, by name.
+    """
+    place = _places([name for one in in_blocks(stack) for name in one.measured.matrices[:1]])
+    if place is None or stack.streams > 1:
+        return None
+    blocks = _written(stack, place)
+    if blocks is None or len(blocks) < 3:
+        return None
+    ways = Counter(tuple(block.steps) for block in blocks)
+    usual, count = ways.most_common(1)[0]
+    odd = [number for number, block in enumerate(blocks) if tuple(block.steps) != usual]
+    if len(odd) != 1 or count < 2 or not _built_alike(blocks, odd[0], place, shapes):
+        return None
+    (number,) = odd
+    own = tuple(blocks[number].steps)
+    if number == 0 and own[1:] == usual[1:] and own[0].endswith("(x)"):
+        # What comes out of the embedding, or of its norm, may need no further one.
+        return None
+    return OddBlock(
+        number=number + 1,
+        blocks=len(blocks),
+        names=tuple(sublayer.name for sublayer in blocks[number].sublayers),
+        steps=tuple(step for step in own if step not in usual) or own,
+        usual=tuple(step for step in usual if step not in own) or usual,
+    )
+
+
+def _places(names: Sequence[str]) -> int | None:
+    """Which of the numbers in names is the block's: the one with most values. None where names have none."""
+    numbers = [[int(part) for part in name.split(".") if part.isdecimal()] for name in names]
+    shortest = min(map(len, numbers), default=0)
+    if not shortest:
+        return None
+    return max(range(shortest), key=lambda at: len({some[at] for some in numbers}))
+
+
+def _split(name: str, place: int) -> tuple[tuple[int, ...], str]:
+    """The numbers of a name up to the block's, and the name without them; () where it is of no block."""
+    parts = name.split(".")
+    numbers: list[int] = []
+    for at, part in enumerate(parts):
+        if part.isdecimal() and len(numbers) <= place:
+            numbers.append(int(part))
+            parts[at] = "#"
+    return (tuple(numbers), ".".join(parts)) if len(numbers) > place else ((), name)
+
+
+def _written(stack: Stack, place: int) -> list[_Block] | None:
+    """Every block with its steps, in the order of depth; None where one of them is not understood."""
+    blocks: dict[tuple[int, ...], _Block] = {}
+    owner: dict[int, tuple[int, ...]] = {}
+    words: dict[int, str] = {}
+    for sublayer in in_blocks(stack):
+        if not sublayer.measured.matrices:
+            return None
+        key, _ = _split(sublayer.measured.matrices[0], place)
+        if not key:
+            return None
+        blocks.setdefault(key, _Block()).sublayers.append(sublayer)
+        owner[id(sublayer.formula.branch)] = key
+        words[id(sublayer.formula.branch)] = sublayer.kind.replace("_", "-")
+    norms = {use.at: _split(use.parameters[0], place) for use in stack.norm_uses if use.parameters}
+    several = Counter(name for _, name in set(norms.values()))
+    for term in _all_terms(stack):
+        if term.kind == "norm" and term.at in norms:
+            key, name = norms[term.at]
+            # A number that comes once is none of a block, as that of a norm in front of them.
+            owner[id(term)] = key if several[name] > 1 else ()
+            words[id(term)] = _shown(name)
+    for key, block in blocks.items():
+        matrices = [name for sublayer in block.sublayers for name in sublayer.measured.matrices]
+        if len(set(matrices)) < len(matrices):
+            return None
+        writer = _Writer(key, owner, words, block.reads)
+        block.steps = [
+            f"{words[id(branch)]}({', '.join(map(writer.text, branch.arguments))})"
+            for branch in (sublayer.formula.branch for sublayer in block.sublayers)
+        ]
+    ordered = list(blocks.values())
+    ends = [block.reads for block in ordered[1:]]
+    if any(len(reads) != 1 for reads in (*ends, ordered[0].reads)):
+        return None
+    last = ordered[-1].sublayers[-1].formula.segment.end
+    # A norm behind the blocks is none of the last one's.
+    while last.kind == "norm" and owner.get(id(last)) != list(blocks)[-1]:
+        (last,) = last.arguments
+    for (key, block), end in zip(blocks.items(), [*(reads[0] for reads in ends), last], strict=True):
+        # What multiplies all that a block hands on may be the next one's.
+        while end.kind == "scale":
+            (end,) = end.arguments
+        writer = _Writer(key, owner, words, list(block.reads))
+        block.steps.append(f"x ← {writer.text(end)}")
+        if len(writer.reads) > 1:
+            return None
+    return ordered
+
+
+def _all_terms(stack: Stack) -> Iterable[Term]:
+    pieces = [one.formula.segment for one in in_blocks(stack)]
+    return {id(term): term for piece in pieces for term in (*piece.terms, piece.start)}.values()
+
+
+def _shown(name: str) -> str:
+    """A norm's name within its block, of its first parameter's."""
+    module = name.rpartition(".")[0]
+    return (module if not module.endswith("#") else name).removesuffix(".#").rpartition("#.")[2]
+
+
+class _Writer:
+    """The values of one block as text, those of others as x."""
+
+    def __init__(
+        self, key: tuple[int, ...], owner: Mapping[int, tuple[int, ...]], words: Mapping[int, str], reads: list[Term]
+    ) -> None:
+        self._key, self._owner, self._words, self.reads = key, owner, words, reads
+        self._foreign: dict[int, bool] = {}
+
+    def text(self, term: Term) -> str:
+        # What multiplies the skip of a block's first sum is its own; a constant may as well be read through.
+        constant = term.kind == "scale" and term.factor is not None and term.factor.is_constant
+        if self._is_foreign(term) and not constant:
+            if not any(term is other for other in self.reads):
+                self.reads.append(term)
+            return "x"
+        if term.kind == "branch":
+            return self._words[id(term)]
+        if term.kind == "sum":
+            addends = sorted(self._addends(term), key=lambda text: (text.startswith("-"), "x" not in text, text))
+            return " + ".join(addends).replace("+ -", "- ")
+        inner = ", ".join(map(self.text, term.arguments))
+        if term.kind == "scale" and term.arguments[0].kind == "sum":
+            inner = f"({inner})" if " " in inner else inner
+        if term.kind == "norm":
+            return f"{self._words.get(id(term), 'norm')}({inner})"
+        if term.kind == "scale" and term.factor is not None:
+            # Constants may follow depth, and have a rule of their own.
+            if term.factor.is_constant:
+                return inner if term.factor.value > 0 else f"-{inner}"
+            return f"{term.factor.origin.name.lower()} · {inner}"
+        return f"{term.kind}({inner})"
+
+    def _addends(self, term: Term) -> list[str]:
+        """The addends of a sum, and of the sums in it that are no values of other blocks."""
+        found = []
+        for argument in term.arguments:
+            if argument.kind == "sum" and not self._is_foreign(argument):
+                found += self._addends(argument)
+            else:
+                found.append(self.text(argument))
+        return found
+
+    def _is_foreign(self, end: Term) -> bool:
+        """Whether a value is made of nothing of this block."""
+        todo = [end]
+        while todo:
+            term = todo[-1]
+            if id(term) in self._foreign:
+                todo.pop()
+                continue
+            if self._owner.get(id(term)) == self._key:
+                self._foreign[id(term)] = False
+            elif term.kind == "branch":
+                self._foreign[id(term)] = True
+            elif unknown := [one for one in term.arguments if id(one) not in self._foreign]:
+                todo += unknown
+            else:
+                self._foreign[id(term)] = all(self._foreign[id(one)] for one in term.arguments)
+        return self._foreign[id(end)]
+
+
+def _built_alike(blocks: Sequence[_Block], odd: int, place: int, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a block has matrices of the names and shapes that others have."""
+
+    def built(block: _Block) -> list[tuple[str, tuple[int, ...]]]:
+        names = {name for sublayer in block.sublayers for name in sublayer.measured.matrices}
+        return sorted((_split(name, place)[1], shapes[name]) for name in names if name in shapes)
+
+    return built(blocks[odd]) in [built(block) for number, block in enumerate(blocks) if number != odd]
