@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 85_928,
+    "lines": 86_050,
     "lines of normscope": 67_001,
     "files": 588,
     "import lines, %": 7.13,

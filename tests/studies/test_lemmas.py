@@ -92,7 +92,7 @@ class TestVerdicts:
             (COMPLETED, {"pre-ln": [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2]}, "contradicted"),
             (COMPLETED, {"pre-ln": [1.0, 1.6, 2.2, 2.7, 3.2, 3.7, 99.0]}, "reproduced under conditions"),
             (PRE_DIGEST, {"pre-ln": [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0]}, "reproduced"),
-            (VALUE, {"pre-ln": [1.0] * 7}, "reproduced under conditions"),
+            (VALUE, {"pre-ln": [1.0] * 7}, "contradicted"),
             (STATED, {"layer-norm over claimed": [1.0] * 5}, "reproduced"),
             (STATED, {"layer-norm over claimed": [3.0] * 5}, "contradicted"),
         ],

@@ -15,7 +15,7 @@ from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.paper.rows import NOT_RUN, ClaimRow, ListedClaim, listed, rows
-from normscope_studies.paper.study import STUDY, PaperConfig, markdown, table, tally, verdicts_svg
+from normscope_studies.paper.study import STUDY, PaperConfig, markdown, tables, tally, verdicts_svg
 
 RESULTS = Path(__file__).parents[2] / "results"
 CLAIMS, STUDIES = listed()
@@ -155,7 +155,7 @@ def test_a_study_that_has_been_run_fills_its_rows(made: Path) -> None:
         "claims": [claim | {"name": name} for name in names],
     }
     (made / "figure2/results.json").write_text(json.dumps(table), "utf-8")
-    row = rows(CLAIMS, STUDIES, made)[0]
+    row = next(row for row in rows(CLAIMS, STUDIES, made) if row.listed.study == "figure2")
     assert (row.found, row.verdict_words, row.where) == ("1.25 ± 0.01", "undecided", "a; not b")
     assert row.conditions == "scale: cpu; seeds: 3"
 
@@ -195,20 +195,32 @@ def test_the_study_writes_one_table_with_links_and_verdicts(made: Path, tmp_path
     assert (out / "../made/theorem1/README.md").is_file()
     data = json.loads((out / "results.json").read_text("utf-8"))
     assert len(data["rows"]) == len(CLAIMS)
-    assert sum(v["claims"] for v in data["verdicts"].values()) == len(CLAIMS)
+    assert sum(sum(counts.values()) for counts in data["verdicts"].values()) == len(CLAIMS)
     for row in data["rows"]:
         assert row["verdict"] in html
     claims, conditions = (out / "claims.md").read_text("utf-8").split("## Conditions")
-    assert claims.count("\n|") == len(CLAIMS) + 2
+    assert claims.count("\n|") == len(CLAIMS) + 3 * 2
     assert conditions.count("\n| [theorem1](../made/theorem1/README.md) |") == 1
+
+
+def test_the_paper_s_claims_stand_apart_from_ours_and_from_summaries() -> None:
+    found = committed()
+    own, ours, digests = tables(found, RESULTS, RESULTS / "paper")
+    assert own.title.startswith(f"The paper's own claims, {len(own.rows)}: ")
+    assert all("corrected" not in row[0] and "digests" not in row[0] for row in own.rows if isinstance(row[0], str))
+    assert len(ours.rows) + len(digests.rows) == sum(one.whose != "the paper" for one in CLAIMS) == 13
+    # Every published score that no model here has reached says what was tested in its place.
+    for one in CLAIMS:
+        if one.whose == "the paper" and re.search(r"BLEU|around 4|1\.69", one.published) and one.claim:
+            assert one.tested, one.statement
 
 
 def test_cells_that_link_and_judge() -> None:
     row = next(row for row in committed() if row.listed.claim == "Figure 3(a, b), Pre-LN stays")
-    (cells,) = table([row], RESULTS, RESULTS / "paper").rows
+    ((cells,),) = (made.rows for made in tables([row], RESULTS, RESULTS / "paper"))
     assert cells[-1] == Link("figure3", "../figure3/README.md")
-    assert isinstance(cells[4], Marked)
-    assert (cells[4].text, cells[4].note) == (row.verdict_words, row.where)
+    assert isinstance(cells[5], Marked)
+    assert (cells[5].text, cells[5].note) == (row.verdict_words, row.where)
     bar = replace(row, found="|x|")
     assert "&#124;x&#124;" in markdown([bar], RESULTS, RESULTS / "paper")
     assert f"1 {row.verdict}" in verdicts_svg([row])

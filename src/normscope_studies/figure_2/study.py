@@ -43,7 +43,50 @@ def claims(config: Figure2Config, found: Trained) -> list[Claim]:
     made = [one for name in config.optimizers for one in _essential(config, name, found)]
     if "adam" in config.optimizers:
         made += _on_length(config.groups("adam"), found)
-    return made + [_summed_rate(config, name, found) for name in config.optimizers]
+    made += [_summed_rate(config, name, found) for name in config.optimizers]
+    if {"adam", "sgd"} <= set(config.optimizers):
+        made.append(_sgd_beside_adam(config, found))
+    if len(config.groups(config.optimizers[0])) > 1:
+        made.append(_large_rates(config, found))
+    return made
+
+
+def _sgd_beside_adam(config: Figure2Config, found: Trained) -> Claim:
+    """On the paper's schedules, each at the better of its rates."""
+    curves = found.curves
+
+    def best(optimizer: str, arm: str) -> list[float]:
+        return min((finals(curves, getattr(group, arm)) for group in config.groups(optimizer)), key=sum)
+
+    return claim(
+        "SGD ends worse than Adam",
+        "Post-LN under SGD ends higher than under Adam, each at the better of its rates.",
+        source=_SOURCE,
+        value="SGD's last loss less Adam's, in nats",
+        holds={
+            words: less(best("sgd", arm), best("adam", arm))
+            for words, arm in (("with warm-up", "long"), ("without", "without"))
+        },
+        least=0.0,
+        beside=caveat(curves),
+    )
+
+
+def _large_rates(config: Figure2Config, found: Trained) -> Claim:
+    """With the long warm-up, the larger of an optimiser's rates beside the smaller."""
+    held = {}
+    for name in config.optimizers:
+        low, high = config.groups(name)[0], config.groups(name)[-1]
+        held[f"{OPTIMIZERS[name]}, {high.peak_lr:g} beside {low.peak_lr:g}"] = excess(found.curves, high.long, low.long)
+    return claim(
+        "after the warm-up large rates train",
+        "With the long warm-up Post-LN ends lower at the larger rate than at the smaller.",
+        source="Xiong et al. 2020, section 3.4",
+        value="the last loss at the larger rate less that at the smaller, in nats",
+        holds=held,
+        greatest=0.0,
+        beside=caveat(found.curves),
+    )
 
 
 def shares_of(group: RateGroup, curves: ArmCurves) -> GapShares:

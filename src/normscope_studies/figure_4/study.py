@@ -1,6 +1,7 @@
 """The paper's figure 4, on its schedules and on schedules that are alike: claims, figures and data."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
@@ -20,6 +21,7 @@ from ..translation.comparing import (
     excess,
     finals,
     gain_kept,
+    less,
     never,
     sentences,
     several,
@@ -82,7 +84,7 @@ def claims(config: Figure4Config, found: Trained) -> list[Claim]:
     """Of De-En, and of En-De, as far as these are trained."""
     made = []
     if (of := config.square()) is not None:
-        made += [*_of_pairings(config, found), *_of_square(config, of, found), _best_rates(config, found)]
+        made += [*_of_pairings(config, found), *_of_square(config, of, found), *_over_rates(config, found)]
     if EN_DE in config.pairs:
         made.append(_on_en_de(config, found))
     return made
@@ -207,6 +209,42 @@ def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]
             ),
         ),
     ]
+
+
+def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
+    """Each at its best rate, at the largest, and how much the rate matters; De-En on one decay."""
+    made, rates = [_best_rates(config, found)], config.all_lrs
+    if len(rates) > 1:
+        arms = {
+            placement: [config.controlled(placement, DE_EN, lr, warm=placement == POST) for lr in rates]
+            for placement in (POST, PRE)
+        }
+        rows = {
+            placement: zip(*(finals(found.curves, arm) for arm in own), strict=True) for placement, own in arms.items()
+        }
+        sensitivities = {name: [fmean(row) - min(row) for row in seeds] for name, seeds in rows.items()}
+        made += [
+            claim(
+                "Pre-LN is ahead at the largest rate",
+                "At the largest rate that was tried Pre-LN without warm-up ends lower than Post-LN with it.",
+                source=_SOURCE,
+                value=_LESS,
+                holds={f"rate {rates[-1]:g}": excess(found.curves, arms[PRE][-1], arms[POST][-1])},
+                greatest=0.0,
+                beside=caveat(found.curves),
+            ),
+            claim(
+                "Pre-LN needs less tuning of the rate",
+                "How far the last loss lies above that of the best rate, on average over the rates, is less for Pre-LN "
+                "without warm-up than for Post-LN with it.",
+                source="Xiong et al. 2020, abstract",
+                value="Pre-LN's sensitivity less Post-LN's, in nats",
+                holds={"De-En": less(sensitivities[PRE], sensitivities[POST])},
+                greatest=0.0,
+                beside=caveat(found.curves),
+            ),
+        ]
+    return made
 
 
 def _best_rates(config: Figure4Config, found: Trained) -> Claim:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,8 @@ PREDICTED_WITHIN = 0.03
 """The same, for values that are predicted."""
 BOUND_WITHIN = 0.05
 """By how much ‖J‖ may exceed √d / ‖x‖ and still be called that."""
+ABOUT = 2.0
+"""A factor within which a size is called that."""
 _ROUNDING = 1e-3
 """Autograd and formula differ by less where they agree; both are in float64 and have no spread."""
 
@@ -157,6 +160,11 @@ def counted_bounds(layers: int) -> Floats:
 def _lemma_3(config: LemmasConfig, of: Estimates, jacobian: Sequence[Mapping[str, Any]]) -> list[Claim]:
     """LayerNorm's Jacobian with the mean of x taken off and as if x had none; and RMSNorm's, which takes none off."""
     layer, rms = (_over_seeds(jacobian, norm) for norm in ("layer-norm", "rms-norm"))
+    over = of["layer-norm over claimed"]
+    over_digest = replace(
+        over,
+        **{name: getattr(over, name) / math.sqrt(config.width) for name in ("mean", "deviation", "half_width")},
+    )
     alike = layer["equal"] == [config.singular_width - 2] and layer["zero"] == [2]
     return [
         judged(
@@ -175,6 +183,15 @@ def _lemma_3(config: LemmasConfig, of: Estimates, jacobian: Sequence[Mapping[str
             holds=by_names(of["layer-norm over claimed"], [f"a mean of {mean:g}" for mean in config.means]),
             greatest=1 + BOUND_WITHIN,
             beside="The ratio grows as √(1 + mean²), without a bound.",
+        ),
+        claim(
+            "Lemma 3, as digests have it",
+            f"‖J_LN(x)‖₂ is about d / ‖x‖₂, within a factor of {ABOUT:g}.",
+            source="digests of the paper; the paper has √d / ‖x‖₂",
+            value=f"‖J_LN(x)‖₂ over d / ‖x‖₂ at d = {config.width}, x ~ N(0, I) plus a mean",
+            holds=by_names(over_digest, [f"a mean of {mean:g}" for mean in config.means]),
+            least=1 / ABOUT,
+            greatest=ABOUT,
         ),
         judged(
             name="Lemma 3, RMSNorm",

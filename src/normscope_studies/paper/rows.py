@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from normscope.errors import UserError
 from normscope.evidence.judging import Verdict
@@ -32,6 +32,10 @@ class ListedClaim:
     statement: str
     published: str
     """The value or order that is claimed."""
+    whose: Literal["the paper", "ours", "digests"] = "the paper"
+    """Ours are forms that correct the paper's; digests are what summaries of it say in its place."""
+    tested: str = ""
+    """What was tested, where that is less than what is claimed, such as a direction where a number is published."""
     section: str
     """The heading under which the quotes stand, as far as it tells it from others."""
     quotes: Sequence[str]
