@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "train": {"files", "processes", "provenance", "signals", "optim", "settings"},
     "decode": {"model"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.
-    "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train"},
+    "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train", "transplant"},
     # What they adapt: TensorBoard shows the training loop's events, and other trainers show the doctor's measurements.
     "adapters": {"files", "doctor", "history", "monitor", "report"},
     # A run may be measured over depth while it trains.

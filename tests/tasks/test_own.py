@@ -2,10 +2,12 @@
 
 import math
 import random
+import re
 import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -196,21 +198,45 @@ def test_a_comparison_trains_the_model_of_a_file_over_rates_and_warm_ups(
     done = normscope.compare(
         written(tmp_path),
         out=tmp_path / "out",
-        placements="own",
+        placements=["own", "peri-ln"],
         peak_lr=[1e-3, 1e-2],
         warmup_updates=[0, 4],
         train__duration=6,
         train__validate_every=3,
     )
     assert not done.problems
-    assert sorted((row["warmup_updates"], row["peak_lr"]) for row in done.table) == [
-        (0, 1e-3),
-        (0, 1e-2),
-        (4, 1e-3),
-        (4, 1e-2),
-    ]
-    assert {row["placement"] for row in done.table} == {"Own"}
+    wanted = product(("Own", "Peri-LN"), (0, 4), (1e-3, 1e-2))
+    assert {(row["placement"], row["warmup_updates"], row["peak_lr"]) for row in done.table} == set(wanted)
     assert {row["status"] for row in done.table} == {"finished"}
+    costs = {name: words for name, words in done.page.what if name.startswith("Cost of ")}
+    # Gains and shifts of width 16 of a norm more on each of four sub-layers, and of one on the embedding.
+    own, more = sum(p.numel() for p in as_built().parameters()), 5 * 2 * 16
+    assert costs["Cost of Own"].startswith(f"{own:,} parameters")
+    assert costs["Cost of Peri-LN"].startswith(f"{own + more:,} parameters")
+    assert float(re.search(r"([\d.]+) times the memory", costs["Cost of Peri-LN"])[1]) > 1
+
+
+def as_built() -> nn.Module:
+    space: dict = {}
+    exec(MODEL.replace("DROPOUT", "0.1"), space)
+    return space["build"]()
+
+
+def test_a_transplanted_model_trains_on_exactly_and_is_what_the_doctor_says(tmp_path: Path) -> None:
+    factory, placed = written(tmp_path), "model.placement=peri-ln"
+    trained(factory, tmp_path / "whole", placed)
+    trained(factory, tmp_path / "stopped", placed, "train.duration=10")
+    trained(factory, tmp_path / "stopped", placed)
+    assert result(tmp_path / "stopped", 12) == result(tmp_path / "whole", 12)
+    model = load_run(tmp_path / "whole", device="cpu").model
+    found = normscope.diagnose(model, torch.arange(8).view(2, 4), advise=False).stacks[0]
+    assert {sublayer.placement for sublayer in found.sublayers} == {"peri-ln"}
+
+
+def test_a_model_that_cannot_be_transplanted_is_told(tmp_path: Path) -> None:
+    text = MODEL.replace("self.encoder(self.embed(x))", "self.embed(x)")
+    with pytest.raises(UserError, match=r"my_model.py: its model cannot be given the placement peri-ln: "):
+        trained(written(tmp_path, text), tmp_path / "run", "model.placement=peri-ln")
 
 
 WRONG = {

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from ..errors import UserError, option
 from ..optim import OPTIMIZERS
-from ..placement import registered
 from ..settings.tables import spelled
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
@@ -163,8 +162,7 @@ def _named(names: Sequence[str] | None, base: RunConfig) -> Sequence[str] | None
     """The names, or for `all` those of every placement that is defined for the model."""
     if names is None or list(names) != ["all"]:
         return names and [registered_name(name) for name in names]
-    shapes = task_from_scratch(base, f"task {base.task} has no placements to compare").shapes(base)
-    return [name for name, one in registered().items() if all(shape.model in one.models for shape in shapes)]
+    return task_from_scratch(base, f"task {base.task} has no placements to compare").defined(base)
 
 
 def _listed(values: Sequence[Any]) -> str:

@@ -21,6 +21,7 @@ from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
+from .costs import costs_from, costs_of, costs_table
 from .grid import Cell, Grid, write_configs
 from .manifest import about, former_manifest, named_cells, refuse_unlike, write_manifest
 from .page import compare, refuse_other_report
@@ -128,12 +129,14 @@ def compare_cells(
     refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
     refuse_other_report(folder)
     chosen = engine(at_once(processes, cells[0].config))
+    costs = costs_table(costs_of(cells, corpus, costs_from(manifest.costs)))
     announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once, stop_when=stop_when)
-    manifest = manifest.grown(title, command, cells)
+    manifest = replace(manifest.grown(title, command, cells), costs=costs)
     with disk_errors(f"writing into {folder}"):
         write_configs(cells)
     write_manifest(folder, manifest)
-    for line in (*notes, announcement):
+    told = task_from_scratch(cells[0].config, "nothing to compare").notes(corpus)
+    for line in (*notes, *(f"note: {one}" for one in told), announcement):
         say(line)
     states, stopped = train_all(cells, chosen, updates, _translations(evaluate), watch, stop_when)
     failed = {state.cell.name: state.message for state in states if state.status == "failed"}

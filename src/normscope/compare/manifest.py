@@ -53,6 +53,8 @@ class Manifest:
     """Names of its runs, in the order of the report."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By name, the last message of runs whose process has ended without finishing them."""
+    costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What placements take in memory and time, by name, where that was measured (`costs.PlacementCost`)."""
     search: Mapping[str, Any] | None = None
     """Of a folder of trials, what they depend on (`Tuning.record`); None where the runs are no trials."""
 
@@ -76,8 +78,8 @@ def _writable(text: str) -> str:
 _KIND = SealedJson(
     format_name="normscope-comparison",
     version=1,
-    keys=frozenset(entry.name for entry in fields(Manifest)) - {"search"},
-    optional=frozenset({"search"}),  # comparisons of earlier versions have none
+    keys=frozenset(entry.name for entry in fields(Manifest)) - {"search", "costs"},
+    optional=frozenset({"search", "costs"}),  # comparisons of earlier versions have none
     again="remove it and try again: the runs are found without it",
 )
 
@@ -123,6 +125,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             commands=tuple(map(str, table["commands"])),
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
+            costs={str(name): dict(one) for name, one in table.get("costs", {}).items()},
             search=dict(search) if (search := table.get("search")) is not None else None,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..model import Layout
-from ..placement import StackShape
+from ..placement import StackShape, registered
 from ..settings.validation import validated
 from ..train import Objective, Share
 from .run_config import RunConfig, with_absolute_paths
@@ -145,6 +145,8 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     """Whether its runs translate, so that they can be searched with a beam and scored by BLEU."""
     compared: tuple[str, ...] = ("post-ln", "pre-ln")
     """The placements of a comparison that names none."""
+    weighs_placements: bool = False
+    """Whether a comparison measures what each placement takes in memory and time."""
 
     @abstractmethod
     def open(self, config: _Config) -> _Corpus:
@@ -214,6 +216,11 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     @abstractmethod
     def shapes(self, config: _Config) -> Sequence[StackShape]:
         """Of every stack of the model, the encoder first."""
+
+    def defined(self, config: _Config) -> list[str]:
+        """The names of all placements that the model can have."""
+        kinds = [shape.model for shape in self.shapes(config)]
+        return [name for name, one in registered().items() if all(kind in one.models for kind in kinds)]
 
     def described(self, config: _Config) -> str:
         """The model in words, its placement apart."""

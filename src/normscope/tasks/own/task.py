@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -13,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UserError
-from ...placement import AsBuilt, StackShape, named
+from ...placement import AsBuilt, StackShape, named, registered
 from ...settings.files import OwnFile, factory_in, with_factory
 from ...train import ALONE, Share
 from ...train.device import seed_weights
+from ...transplant.surgery import transplant
 from ..loss import LN2, unigram_entropy_nats
 from ..protocol import Evaluation, FactLines, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
 from ..run_config import RunConfig
@@ -122,6 +124,14 @@ class OwnData:
         found = OwnObjective(self, epoch_batches=1, seed=0, device=torch.device("cpu")).validate(model)["nll_nats"]
         return float(f"{found:.4g}")
 
+    def place(self, model: nn.Module, placement: str) -> None:
+        """Transplant the model, with weights as the placement draws them. Raises UserError where that is refused."""
+        batch = self.validation[0].value
+        try:
+            transplant(model, named(placement), lambda one: self.file.output(one, batch), initialise="draw", stack=None)
+        except UserError as error:
+            raise self.file.wrong(f"its model cannot be given the placement {placement}: {error}") from error
+
     def facts(self) -> FactLines:
         """Rows of a table."""
         valid = f"{len(self.validation):,} batches"
@@ -203,7 +213,8 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
     config = OwnRunConfig
     model = nn.Module
     model_words = "a model of your own"
-    compared = (AsBuilt.name,)
+    compared = (AsBuilt.name, "pre-ln", "peri-ln")
+    weighs_placements = True
 
     def with_absolute_paths(self, config: OwnRunConfig) -> OwnRunConfig:
         imports = tuple(str(OwnFile.of(file).pinned()) for file in config.imports)
@@ -236,13 +247,13 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
         pass
 
     def build(self, config: OwnRunConfig, codec: None) -> nn.Module:
-        file = ModelFile.opened(config.model.factory, config.imports)
+        data = self.open(config)
         seed_weights(config.seed)
-        model = file.build()
-        if config.model.placement != AsBuilt.name:
-            raise UserError(
-                f"model.placement = {config.model.placement}: a model of your own is trained as it is built"
-            )
+        # A model of a stranger's is built with its weights even where a plan wants none.
+        with torch.device("cpu"):
+            model = data.file.build()
+            if config.model.placement != AsBuilt.name:
+                data.place(model, config.model.placement)
         return model
 
     def groups(self, config: OwnRunConfig) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
@@ -276,6 +287,15 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
 
     def shapes(self, config: OwnRunConfig) -> list[StackShape]:
         return []
+
+    def defined(self, config: OwnRunConfig) -> list[str]:
+        """Those that the model can be given by transplanting, each of which is tried."""
+        found = [AsBuilt.name]
+        for name in registered():
+            with suppress(UserError):
+                self.build(dataclasses.replace(config, model=dataclasses.replace(config.model, placement=name)), None)
+                found.append(name)
+        return found
 
     def described(self, config: OwnRunConfig) -> str:
         return f"that of {config.model.factory}"
