@@ -109,10 +109,12 @@ def test_the_same_masks_with_any_number_of_workers() -> None:
     indices = list(range(48))
     alone = masks_of(indices)
     assert len({str(mask[1]) for mask in alone}) > 90
-    for workers in (1, 2, 3):
-        # Fresh interpreters, as a data loader on another machine would be; the parts are dealt out like cards.
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            parts = list(pool.map(masks_of, [indices[w::workers] for w in range(workers)]))
+    # A fresh interpreter, as a data loader on another machine would be; the parts are dealt out like cards.
+    dealt = [[indices[w::workers] for w in range(workers)] for workers in (1, 2, 3)]
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        every = iter(list(pool.map(masks_of, [hand for hands in dealt for hand in hands])))
+    for workers, hands in enumerate(dealt, 1):
+        parts = [next(every) for _ in hands]
         joined: list[list[list[int]]] = [[]] * len(alone)
         for worker, part in enumerate(parts):
             for place, index in enumerate(indices[worker::workers]):
