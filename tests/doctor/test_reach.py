@@ -4,6 +4,7 @@ Each is rebuilt small; it is named, or shown as it is computed, and never warned
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from doctor.test_not_misread import said, seen
-from doctor.wired import VOCABULARY, WIDTH, Attention, Block, F, Model, Stack, pre
+from doctor.wired import VOCABULARY, WIDTH, Attention, Block, F, Model, Stack, post, pre
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
@@ -178,3 +179,70 @@ def test_flex_attention_is_followed():
     assert {(one.placement, one.confidence) for one in stack.sublayers} == {("pre-ln", "sure")}
     with pytest.raises(ValueError, match="FlexAttention does not support backward on CPU"):
         seen(model.requires_grad_(True), IDS)
+
+
+class WithTower(Model):
+    """A second tower, for inputs that were not given."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: Stack(pre, pre, final=1))
+        self.tower = Stack(pre, pre, final=1)
+
+
+def test_norms_of_a_tower_that_was_given_nothing_are_not_forgotten_ones():
+    assert said(seen(WithTower(), IDS)) == []
+
+
+class Stages(nn.Module):
+    """Two stages, and a configuration whose number of layers is of neither."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(num_hidden_layers=4)
+        self.stages = nn.ModuleList(nn.ModuleList(Block([pre, pre]) for _ in range(2)) for _ in range(2))
+        self.between = nn.ModuleList([nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.stages[0]:
+            x = block(x)
+        x = self.between[0](self.between[1](x))
+        for block in self.stages[1]:
+            x = block(x)
+        return x
+
+
+def test_stages_have_a_depth_of_their_own():
+    found = seen(Model(Stages), IDS)
+    assert [stack.blocks for stack in found.stacks] == [2, 2]
+    assert "depth-unlike-configuration" not in said(found)
+
+
+class FromNothing(nn.Module):
+    """A decoder whose queries are zeros, with rows that are added to what attention reads, as DETR's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.randn(5, WIDTH))
+        self.blocks = nn.ModuleList(Block([pre, pre, pre]) for _ in range(4))
+        self.last = nn.LayerNorm(WIDTH)
+
+    def forward(self, memory: Tensor) -> Tensor:
+        x = torch.zeros(len(memory), 5, WIDTH)
+        for block in self.blocks:
+            x = block.norms[0](x + block.f[0](x + self.rows))
+            x = block.norms[1](x + block.f[1](x + self.rows, memory))
+            x = block.norms[2](x + block.f[2](x))
+        return self.last(x)
+
+
+def test_a_stream_that_begins_within_a_block_has_no_norm_too_early():
+    found = seen(Model(lambda: nn.Sequential(Stack(post, post), FromNothing())), IDS)
+    assert "misplaced-step" not in said(found)
+
+
+def test_a_bare_sum_among_norms_is_no_t_fixup():
+    def bare(x: Tensor, f: F, norm: F) -> Tensor:
+        return x + f(x)
+
+    (stack,) = seen(Model(lambda: Stack(bare, pre, final=1)), IDS).stacks
+    assert {one.placement for one in stack.sublayers if one.kind == "attention"} == {""}
