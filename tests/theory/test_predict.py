@@ -108,8 +108,8 @@ class TestAsSimulated:
 
     @pytest.mark.parametrize("name", ["post-ln", "pre-ln", "deepnorm", "hybrid-norm"])
     def test_causal_in_the_theorys_setting(self, name):
-        """Early tokens mix few values, where the moments are averages over places: Post-LN's values are 17 % off."""
-        assert_as_simulated(name, replace(THEORY, stack="decoder"), 8, q=0.06, p=0.06, gradient=0.22)
+        """Early tokens mix few values. With the places as one mean, Post-LN's values are 17 % off."""
+        assert_as_simulated(name, replace(THEORY, stack="decoder"), 8, q=0.06, p=0.06, gradient=0.1)
 
     @pytest.mark.parametrize("name", ["post-ln", "pre-ln", "sub-ln"])
     def test_without_a_mean_taken_off(self, name):

@@ -54,43 +54,34 @@ def assert_close(found: Products, expected: Products, **tolerance: float) -> Non
     assert (found.one, found.two) == pytest.approx((expected.one, expected.two), **tolerance)
 
 
-def causal_matrix(n: int) -> np.ndarray:
-    return np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None]
-
-
 class TestMixing:
     """Averages over a sequence's tokens and pairs of tokens, where the moments of all values are alike."""
 
-    AVERAGING = pytest.mark.parametrize(
-        ("causal", "matrix"), [(False, lambda n: np.full((n, n), 1 / n)), (True, causal_matrix)], ids=["all", "causal"]
-    )
     TOKENS = pytest.mark.parametrize("tokens", [2, 3, 17])
 
     @staticmethod
-    def attention(source: Products, tokens: int, keys: int, causal: bool = False) -> Map:
+    def attention(source: Products, tokens: int, keys: int) -> Map:
         """With matrices that keep all second moments, and no queries."""
         std = 16**-0.5
         return attention(
             source, source, width=16, tokens=tokens, source_tokens=keys, query_std=0.0, key_std=0.0, value_std=std,
-            output_std=std, causal=causal,
+            output_std=std,
         )  # fmt: skip
 
-    @AVERAGING
     @TOKENS
     @given(value=PRODUCTS, gradient=PRODUCTS)
-    def test_of_values_and_of_gradients(self, causal, matrix, tokens, value, gradient):
-        weights = matrix(tokens)
-        found = self.attention(value, tokens, tokens, causal)
+    def test_of_values_and_of_gradients(self, tokens, value, gradient):
+        weights = np.full((tokens, tokens), 1 / tokens)
+        found = self.attention(value, tokens, tokens)
         mixed = products_of(weights @ gram(value, tokens) @ weights.T, tokens)
-        assert_close(uniform(tokens, causal=causal).forward(value), mixed, rel=1e-10, abs=1e-12)
+        assert_close(uniform(tokens).forward(value), mixed, rel=1e-10, abs=1e-12)
         assert_close(found.output, mixed, rel=1e-10, abs=1e-12)
         back = products_of(weights.T @ gram(gradient, tokens) @ weights, tokens)
         assert_close(found.projections[0].back(gradient), back, rel=1e-10, abs=1e-12)
 
-    @AVERAGING
     @TOKENS
-    def test_how_far_values_lie_from_what_is_mixed(self, causal, matrix, tokens):
-        weights, apart = matrix(tokens), np.zeros((tokens, tokens))
+    def test_how_far_values_lie_from_what_is_mixed(self, tokens):
+        weights, apart = np.full((tokens, tokens), 1 / tokens), np.zeros((tokens, tokens))
         for i in range(tokens):
             for other in range(tokens):
                 # Distances (v_j - Σ_k w_ik v_k)·(v_j - Σ_k w_i'k v_k) of values that have nothing in common.
@@ -99,13 +90,12 @@ class TestMixing:
                     apart[i, other] += (
                         weights[i, j] * weights[other, j] * ((distance - weights[i]) @ (distance - weights[other]))
                     )
-        found, expected = uniform(tokens, causal=causal), products_of(apart, tokens)
+        found, expected = uniform(tokens), products_of(apart, tokens)
         assert (found.apart_one, found.apart_two) == pytest.approx((expected.one, expected.two), rel=1e-12)
 
-    @pytest.mark.parametrize("causal", [False, True])
-    def test_one_token(self, causal):
-        assert uniform(1, causal=causal).forward(Products(1.7, 0.0)).one == 1.7
-        back = self.attention(Products(1.7, 0.0), 1, 1, causal).projections[0].back(Products(0.3, 0.0))
+    def test_one_token(self):
+        assert uniform(1).forward(Products(1.7, 0.0)).one == 1.7
+        back = self.attention(Products(1.7, 0.0), 1, 1).projections[0].back(Products(0.3, 0.0))
         assert back.one == pytest.approx(0.3, rel=1e-12)
 
     @given(value=PRODUCTS, gradient=PRODUCTS, tokens=st.integers(1, 6), keys=st.integers(1, 9))
@@ -119,31 +109,32 @@ class TestMixing:
                 found.output, products_of(weights @ gram(value, keys) @ weights.T, tokens), rel=1e-10, abs=1e-12
             )
 
-    @given(tokens=st.integers(1, 8), variance=st.floats(0, 30), causal=st.booleans())
-    def test_weights_add_up_to_one(self, tokens, variance, causal):
+    @given(tokens=st.integers(1, 8), variance=st.floats(0, 30))
+    def test_weights_add_up_to_one(self, tokens, variance):
         """All values alike are mixed to what they are, and gradients that are alike keep their sum."""
         alike = Products(2.0, 2.0, 2.0)
-        found = sharpened(tokens, variance, variance / 2, causal=causal)
+        found = sharpened(tokens, variance, variance / 2)
         assert tuple(found.forward(alike)) == pytest.approx((2.0, 2.0, 2.0), rel=1e-12)
-        assert uniform(tokens, causal=causal).self_one <= found.self_one * (1 + 1e-9)
+        assert uniform(tokens).self_one <= found.self_one * (1 + 1e-9)
         assert found.self_one <= 1
 
     def test_nothing_sharpens_without_variance(self):
         assert sharpened(7, 0.0) == uniform(7)
         assert sharpened(7, 1e9).self_one > 0.75
-        assert sharpened(7, 0.3, causal=True).self_one > uniform(7, causal=True).self_one
+        assert sharpened(7, 0.3).self_one > uniform(7).self_one
 
-    @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("variance", [0.1, 0.5, 1.0, 4.0, 16.0])
     @pytest.mark.parametrize("keys", [1, 2, 16])
-    def test_softmax_square_by_simulation(self, keys, variance, causal):
+    def test_softmax_square_by_simulation(self, keys, variance):
         z = math.sqrt(variance) * torch.randn(40_000, keys, generator=torch.Generator().manual_seed(3)).double()
-        counts = range(1, keys + 1) if causal else [keys]
-        squares = torch.stack([z[:, :n].softmax(-1).square().sum(-1) for n in counts]).mean(0)
+        squares = z.softmax(-1).square().sum(-1)
         error = float(squares.std()) / 200
-        assert softmax_square(keys, variance, causal=causal) == pytest.approx(
-            float(squares.mean()), abs=4 * error + 2e-3
-        )
+        assert softmax_square(keys, variance) == pytest.approx(float(squares.mean()), abs=4 * error + 2e-3)
+
+    def test_softmax_squares_of_many_at_once(self):
+        keys, variance = np.array([1, 2, 9, 16]), np.array([0.7, 0.0, 3.1, 1.0])
+        found = [softmax_square(int(n), float(v)) for n, v in zip(keys, variance, strict=True)]
+        assert softmax_square(keys, variance) == pytest.approx(found, rel=1e-12)
 
     @pytest.mark.parametrize(("shared", "variance"), [(0.0, 0.25), (0.5, 0.125), (0.0, 1.0), (0.3, 2.0)])
     def test_sharpened_by_random_queries_and_keys(self, shared, variance):

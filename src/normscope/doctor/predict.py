@@ -75,14 +75,15 @@ def _gradients(
 
 def _loss_gradient(last: RecipeReading, measured: ModelMeasurements) -> Products | None:
     """Of a cross-entropy at random targets: softmax less target, for one token and for two, as in `theory.loss`."""
+    end = last.end.mean
     if measured.classes is not None and measured.logit_deviation is not None:
         classes, variance = measured.classes, measured.logit_deviation**2
     elif measured.loss_is_stand_in:
         # Hidden states in the place of logits.
-        classes, variance = last.recipe.width, last.end.q
+        classes, variance = last.recipe.width, end.one
     else:
         return None
-    together = variance * last.end.p / last.end.q if last.end.q else 0.0
+    together = variance * end.two / end.one if end.one else 0.0
     one = 1 - 2 / classes + min(1.0, math.exp(min(variance, 700.0)) / classes)
     return Products(one, min(1.0, (math.exp(min(together, 700.0)) - 1) / classes))
 
@@ -103,10 +104,10 @@ def _by_sublayer(reading: RecipeReading, gradients: StackGradients) -> list[floa
 def _prediction(
     reading: RecipeReading, stack: Stack, norms: list[float] | None, trained: Container[str]
 ) -> StackTheory:
-    before = [reading.values[term] for term in reading.recipe.streams]
+    before = [reading.values[term].mean for term in reading.recipe.streams]
     return StackTheory(
-        stream_square=tuple(x.q for x in before),
-        correlation=tuple(x.p / x.q if x.q else 0.0 for x in before),
+        stream_square=tuple(x.one for x in before),
+        correlation=tuple(x.two / x.one if x.one else 0.0 for x in before),
         gradient_norm=_fitted(norms, stack, trained),
         assumptions=ASSUMPTIONS,
     )

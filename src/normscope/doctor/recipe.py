@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 
-import numpy as np
-
 from ..placement import Placement, Site, StackShape, SublayerKind
 from ..theory.kernels import Activation
 from ..theory.mixing import Products
@@ -90,17 +88,24 @@ class RecipeReading:
     def __post_init__(self) -> None:
         recipe, memory = self.recipe, self.memory
         self.stack = MomentStack(
-            Placement(StackShape(kind="encoder", width=recipe.width, encoder_blocks=1)),
+            Placement(
+                StackShape(
+                    kind="decoder" if recipe.causal else "encoder",
+                    width=recipe.width,
+                    encoder_blocks=1,
+                    decoder_blocks=1,
+                )
+            ),
             StreamSetting(
                 tokens=recipe.tokens,
                 weight_std=self._std,
-                memory=memory.end.products if memory else None,
+                memory=memory.end.mean if memory else None,
                 memory_tokens=memory.recipe.tokens if memory else 0,
             ),
         )
         for products, centred in recipe.parts:
             self.stack.atoms.add(*products, centred=centred)
-        self.values[recipe.source] = Moments.of(self.stack.atoms, np.ones(len(recipe.parts)))
+        self.values[recipe.source] = Moments.sum_of(self.stack.atoms)
         for term in recipe.terms:
             self.values[term] = self._read(term, *(self.values[argument] for argument in term.arguments))
         self.stack.output = self.end

@@ -7,16 +7,18 @@ import math
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .kernels import normal_nodes
-from .mixing import NOTHING, Products, make, outer_norm
-from .moments import Atoms, Lane, Moments, Remainder, Use, single
+from .mixing import NOTHING, Entry, Products, make, root, squared
+from .moments import Atoms, Lane, Moments, Remainder, Use, single, stacked
 from .operations import CENTRING, norms_of
+from .places import Places
 from .settings import ModelSetting, of_setting
 from .stream import MomentEnd, MomentStack
+from .sublayers import gradient_norm
 
 
 class Arrived(NamedTuple):
@@ -51,7 +53,7 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     A path through a sub-layer is independent of any other, since its matrices are its own: squared gradients add up
     over sub-layers. Paths beside the sub-layers have added up in the coefficients, signs and all.
     """
-    flow, setting = _Flow(stack.atoms.count), stack.setting
+    flow, setting = _Flow(stack.atoms), stack.setting
     flow.add(stack.output, at_output)
     norms: dict[tuple[str, bool], list[float]] = defaultdict(list)
     memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
@@ -71,15 +73,16 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
             h = projection.back(g)
             at_projections.append(h)
             norms[projection.name, crosses].append(
-                outer_norm(h, projection.inputs, width, projection.tokens, sequences)
+                gradient_norm(h, projection.inputs, width, projection.tokens, sequences)
             )
             if crosses and not projection.of_query:
-                memory = memory.plus(h, projection.onward)
+                read = projection.tokens
+                memory = memory.plus(read.mean(h) if isinstance(read, Places) else h, projection.onward)
             else:
                 at_input = at_input.plus(h, projection.onward)
         for name in made.silent:
             norms[name, crosses].append(0.0)
-        norms[made.last, crosses].append(outer_norm(g, made.last_inputs, made.last_width, setting.tokens, sequences))
+        norms[made.last, crosses].append(gradient_norm(g, made.last_inputs, made.last_width, stack.tokens, sequences))
         through = left if applied.input.normed else 1.0
         flow.add(applied.input, at_input, through)
         arrived.append(Arrived(g, tuple(at_projections), at_input.scaled(through)))
@@ -112,16 +115,21 @@ class _Flow:
     lane was copied from another does it have to be spread over all atoms below.
     """
 
-    def __init__(self, atoms: int) -> None:
-        self._spread = [array("d", bytes(8 * atoms)) for _ in range(3)]
-        self._open: dict[Lane, list[float]] = {}
-        self._later: dict[int, list[tuple[Lane, list[float]]]] = defaultdict(list)
-        self._next = atoms
+    def __init__(self, atoms: Atoms) -> None:
+        count, places = atoms.count, atoms.places
+        self._spread: list[Any] = [array("d", bytes(8 * count)) for _ in range(3)]
+        if places is not None:
+            shapes = ((count, places.count), (count, *(places.count,) * 2), (count, *(places.count,) * 2))
+            self._spread = [np.zeros(shape) for shape in shapes]
+        self._open: dict[Lane, list[Entry]] = {}
+        self._later: dict[int, list[tuple[Lane, list[Entry]]]] = defaultdict(list)
+        self._next = count
 
     def add(self, x: Moments, g: Products, factor: float = 1.0) -> None:
         """`factor` times the gradient g at the value x, of atoms below the last that was asked for."""
-        square = x.back * x.back * factor
-        arrived = [g.one * square, g.two * square, g.apart * square]
+        square, pair = squared(x.back)
+        square, pair = square * factor, pair * factor
+        arrived = [g.one * square, g.two * pair, g.apart * pair]
         if x.lane is None:
             for total, part in zip(self._spread, arrived, strict=True):
                 total[x.size - 1] += part
@@ -141,20 +149,22 @@ class _Flow:
             self._close(lane)
         one, two, apart = (total[atom] for total in self._spread)
         for lane, running in self._open.items():
-            square = lane.back[atom] * lane.back[atom]
-            one, two, apart = one + square * running[0], two + square * running[1], apart + square * running[2]
+            square, pair = squared(lane.back[atom])
+            one, two, apart = one + square * running[0], two + pair * running[1], apart + pair * running[2]
         return make(Products, (one, two, apart))
 
-    def _pour(self, lane: Lane, arrived: list[float]) -> None:
+    def _pour(self, lane: Lane, arrived: list[Entry]) -> None:
         running = self._open.setdefault(lane, [0.0, 0.0, 0.0])
-        for place, part in enumerate(arrived):
-            running[place] += part
+        for kind, part in enumerate(arrived):
+            running[kind] = running[kind] + part
 
     def _close(self, lane: Lane) -> None:
         """All that is left of the lane are the coefficients it was made with."""
-        squares = np.frombuffer(lane.back)[: lane.start] ** 2
-        for total, part in zip(self._spread, self._open.pop(lane), strict=True):
-            below = np.frombuffer(total)[: lane.start]
+        back = stacked(lane.back, lane.start)
+        by_place = back.ndim == 2
+        pairs = back[:, :, None] * back[:, None, :] if by_place else back**2
+        for total, part, squares in zip(self._spread, self._open.pop(lane), (back**2, pairs, pairs), strict=True):
+            below = total[: lane.start] if by_place else np.frombuffer(total)[: lane.start]
             below += part * squares
 
 
@@ -178,19 +188,25 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
     removed = own.along if output.normed else 0.0
     others, asked = 1 - 2 * own.share + own.square, 1 - model.label_smoothing
     one = asked**2 * (1 - 2 / vocabulary) + own.square * (1 - removed)
-    one += others * _softmaxes(row * output.q, vocabulary, 0)
+    one = one + others * _softmaxes(row * output.q, vocabulary, 0)
 
-    def common(p: float, same: float, read: float) -> float:
-        found = (1 - own.share) ** 2 * _softmaxes(row * p, vocabulary, 1) + own.share**2 * removed * p / output.q
-        return found + (asked**2 + own.share**2 * (1 - removed)) * same - 2 * asked * own.share * read
+    left, shared, along = (squared(part)[1] for part in (1 - own.share, own.share, own.share * root(removed)))
+    size = squared(root(output.q))[1]
+    reads = np.add.outer(own.share, own.share) / 2 if isinstance(own.share, np.ndarray) else own.share
+
+    def common(p: Entry, same: float, read: float) -> Entry:
+        found = left * _softmaxes(row * p, vocabulary, 1) + along * p / size
+        return found + (asked**2 + shared - along) * same - 2 * asked * reads * read
 
     two = common(output.p, model.target.same_within, model.target.asked_within)
     apart = common(output.apart, model.target.same_apart, model.target.asked_apart)
     return Products(one, two, apart).scaled(row / (model.tokens * model.sequences) ** 2)
 
 
-def _softmaxes(covariance: float, vocabulary: int, less: int) -> float:
+def _softmaxes(covariance: Entry, vocabulary: int, less: int) -> Entry:
     """E Σ_v softmax_v softmax'_v, `less` what it is without a covariance where targets take that away."""
+    if isinstance(covariance, np.ndarray):
+        return np.minimum(1.0, (np.exp(np.minimum(covariance, 700.0)) - less) / vocabulary)
     return min(1.0, (math.exp(min(covariance, 700.0)) - less) / vocabulary)
 
 
@@ -206,20 +222,22 @@ def _output_scale(stack: MomentStack, vocabulary: int, row: float) -> float:
 class _OwnRow:
     """A token's own input row at the output: its share of the softmax, mean and mean square, and of E‖y‖²."""
 
-    share: float
-    square: float
-    along: float
+    share: Entry
+    square: Entry
+    along: Entry
 
 
 def _own_row(stack: MomentStack, model: ModelSetting, row: float, scale: float) -> _OwnRow:
     output = stack.output
     # What is looked up is a multiple of the row, and dropout on it leaves its mean.
     looked_up = stack.atoms.products(0).one * (1 - model.dropout)
-    coefficient = float(output.coefficients[0])
-    logit = coefficient * math.sqrt(model.width * looked_up * row) * scale
+    coefficient = output.coefficients[0]
+    logit = coefficient * np.sqrt(model.width * looked_up * row) * scale
     # Against V entries whose exponentials have the mean e^(q/2); the rest of the output moves the row's own logit.
     others = math.log(model.vocabulary) + scale**2 * row * output.q / 2
-    spread = scale * math.sqrt(row * max(0.0, output.q - coefficient**2 * looked_up))
+    spread = scale * np.sqrt(row * np.maximum(0.0, output.q - coefficient**2 * looked_up))
     nodes, weights = normal_nodes(24)
-    shares = 1 / (1 + np.exp(np.clip(others - logit - spread * nodes, -700, 700)))
-    return _OwnRow(float(weights @ shares), float(weights @ shares**2), coefficient**2 * looked_up / output.q)
+    ahead, spread = (np.asarray(part)[..., None] for part in (others - logit, spread))
+    shares = 1 / (1 + np.exp(np.clip(ahead - spread * nodes, -700, 700)))
+    found = (shares @ weights, shares**2 @ weights, coefficient**2 * looked_up / output.q)
+    return _OwnRow(*(found if stack.atoms.places is not None else map(float, found)))

@@ -6,15 +6,13 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .mixing import make
+from .mixing import Array, Entry, between, make, root
 
 Activation = Literal["relu", "gelu", "swiglu", "geglu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
 """That models of ours have."""
 GATED: tuple[Activation, ...] = ("swiglu", "geglu")
-Array = NDArray[np.float64]
 
 
 class Kernel(NamedTuple):
@@ -24,24 +22,27 @@ class Kernel(NamedTuple):
     GEGLU has GELU in the place of silu.
     """
 
-    q: float
+    q: Entry
     """E φ(z)²"""
-    p: float
+    p: Entry
     """E φ(z) φ(z')"""
-    slope_q: float
+    slope_q: Entry
     """E φ'(z)²"""
-    slope_p: float
+    slope_p: Entry
     """E φ'(z) φ'(z')"""
-    mean: float
+    mean: Entry
     """E φ(z)"""
-    gate_slope_q: float = 0.0
+    gate_slope_q: Entry = 0.0
     """Gated: E (∂φ/∂z)², and of two."""
-    gate_slope_p: float = 0.0
+    gate_slope_p: Entry = 0.0
 
 
-def kernel(activation: Activation, variance: float, correlation: float) -> Kernel:
-    """Raises ValueError for an activation that has no kernel here."""
-    correlation = min(1.0, max(-1.0, correlation))
+def kernel(activation: Activation, variance: Entry, correlation: Entry) -> Kernel:
+    """By place: of the variances (K,) and the correlations (K, K).
+
+    Raises ValueError for an activation that has no kernel here.
+    """
+    correlation = between(-1.0, correlation, 1.0)
     if activation == "relu":
         return _relu(variance, correlation)
     if activation == "gelu":
@@ -86,8 +87,13 @@ def gate_slope(activation: Activation, z: Array, partner: Array) -> Array:
     return (_silu_slope(z) if activation == "swiglu" else _gelu_slope(z)) * partner
 
 
-def _relu(variance: float, correlation: float) -> Kernel:
+def _relu(variance: Entry, correlation: Entry) -> Kernel:
     """Cho & Saul 2009, eq. 1 and 6 (arc-cosine kernels of order 1 and 0)."""
+    if isinstance(variance, np.ndarray):
+        angles, sizes = np.arccos(correlation), np.sqrt(np.outer(variance, variance))
+        orders_1 = (np.sqrt(1 - correlation**2) + correlation * (math.pi - angles)) / (2 * math.pi)
+        halves, means = np.full_like(variance, 0.5), np.sqrt(variance / (2 * math.pi))
+        return Kernel(variance / 2, sizes * orders_1, halves, (math.pi - angles) / (2 * math.pi), means)
     angle = math.acos(correlation)
     order_1 = (math.sqrt(1 - correlation**2) + correlation * (math.pi - angle)) / (2 * math.pi)
     slope = (math.pi - angle) / (2 * math.pi)
@@ -96,26 +102,38 @@ def _relu(variance: float, correlation: float) -> Kernel:
 
 
 def _gated(
-    function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: float, correlation: float
+    function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: Entry, correlation: Entry
 ) -> Kernel:
     """Shazeer 2020, eq. 6: the gate's kernel times the identity's."""
     gate = _by_quadrature(function, slope, variance, correlation)
+    size = root(variance)
+    covariance = (np.outer(size, size) if isinstance(size, np.ndarray) else variance) * correlation
     return Kernel(
         q=gate.q * variance,
-        p=gate.p * variance * correlation,
+        p=gate.p * covariance,
         slope_q=gate.q,
         slope_p=gate.p,
         mean=0.0,
         gate_slope_q=gate.slope_q * variance,
-        gate_slope_p=gate.slope_p * variance * correlation,
+        gate_slope_p=gate.slope_p * covariance,
     )
 
 
 def _by_quadrature(
-    function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: float, correlation: float
+    function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: Entry, correlation: Entry
 ) -> Kernel:
     """By Gauss-Hermite quadrature."""
     nodes, weights = normal_nodes()
+    if isinstance(variance, np.ndarray):
+        z = np.sqrt(variance)[:, None] * nodes
+        values, slopes = function(z), slope(z)
+        return Kernel(
+            q=values**2 @ weights,
+            p=of_pairs(values, nodes, weights, correlation),
+            slope_q=slopes**2 @ weights,
+            slope_p=of_pairs(slopes, nodes, weights, correlation),
+            mean=values @ weights,
+        )
     sigma = math.sqrt(variance)
     first = sigma * nodes[:, None]
     second = sigma * (correlation * nodes[:, None] + math.sqrt(1 - correlation**2) * nodes[None, :])
@@ -128,6 +146,29 @@ def _by_quadrature(
         slope_p=float((joint * slope_at_first * slope(second)).sum()),
         mean=float(weights @ at_first[:, 0]),
     )
+
+
+_TERMS = 40
+
+
+def of_pairs(values: Array, nodes: Array, weights: Array, correlation: Array) -> Array:
+    """(K, K) E f(z) f'(z'), f and f' given at nodes of a standard normal, (K, S), by Hermite's polynomials.
+
+    What is left after so many terms is taken for one more.
+    """
+    total = np.zeros(correlation.shape)
+    before, here = np.zeros_like(nodes), np.ones_like(nodes)
+    power = np.ones(correlation.shape)
+    left = values**2 @ weights
+    for n in range(_TERMS):
+        found = values @ (weights * here)
+        total = total + np.outer(found, found) * power
+        left = left - found**2
+        before, here = here, (nodes * here - math.sqrt(n) * before) / math.sqrt(n + 1)
+        power = power * correlation
+    rest = np.sqrt(np.maximum(left, 0.0))
+    result: Array = total + np.outer(rest, rest) * power
+    return result
 
 
 @lru_cache(maxsize=4)

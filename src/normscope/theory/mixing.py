@@ -1,12 +1,20 @@
-"""Second moments of the tokens of a batch, and the linear maps by which attention mixes them before training."""
+"""Second moments of the tokens of a batch, and the linear maps by which attention mixes them before training.
+
+Where all places of a sequence are alike, moments are numbers. In a causal stack each place has moments of its own
+(`places.py`): then they are arrays, and what stands here of numbers holds of them too.
+"""
 
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Entry = Any
+"""A number; by place (K,) of single tokens and (K, K) of two."""
 
 make = tuple.__new__
 """make(Products, (one, two, apart)): as the call, without what was a third of the time that predictions take."""
@@ -18,9 +26,9 @@ class Products(NamedTuple):
     For values E‖x_i‖² / d and E⟨x_i, x_j⟩ / d; for gradients E‖g_i‖² and E⟨g_i, g_j⟩.
     """
 
-    one: float
-    two: float
-    apart: float = 0.0
+    one: Entry
+    two: Entry
+    apart: Entry = 0.0
 
     def scaled(self, factor: float) -> "Products":
         one, two, apart = self
@@ -34,6 +42,27 @@ class Products(NamedTuple):
 
 
 NOTHING = Products(0.0, 0.0, 0.0)
+
+
+def squared(factor: Entry) -> tuple[Entry, Entry]:
+    """What a value's factor does to the square of one token, and to the product of two."""
+    if isinstance(factor, np.ndarray):
+        return factor * factor, np.outer(factor, factor)
+    square = factor * factor
+    return square, square
+
+
+def vanishes(number: Entry) -> bool:
+    """Whether it is 0 at every place."""
+    return not (number.any() if isinstance(number, np.ndarray) else number)
+
+
+def root(number: Entry) -> Entry:
+    return np.sqrt(number) if isinstance(number, np.ndarray) else math.sqrt(number)
+
+
+def between(least: float, number: Entry, most: float) -> Entry:
+    return np.clip(number, least, most) if isinstance(number, np.ndarray) else min(most, max(least, number))
 
 
 class LinearMap(NamedTuple):
@@ -86,38 +115,23 @@ class Mixing:
 
 
 @lru_cache(maxsize=64)
-def uniform(keys: int, *, causal: bool = False) -> Mixing:
-    """Every query sees all keys with the same weight: W_Q = W_K = 0.
-
-    causal: the token at place t sees t keys; averaged over places, Σ 1/t being the harmonic number.
-    """
-    if not causal:
-        apart = (1 - 1 / keys) / keys
-        return Mixing(self_one=1 / keys, self_two=1 / keys, apart_one=apart, apart_two=apart)
-    harmonics = list(accumulate(1 / t for t in range(1, keys + 1)))
-    pairs = keys * (keys - 1) / 2
-    own = math.fsum((1 - 1 / t) / t for t in range(1, keys + 1))
-    # The earlier of two places sees some of what the later one does: Σ over t < t' of (1 - 1/t) / t'.
-    both = math.fsum((t - 1 - harmonics[t - 2]) / t for t in range(2, keys + 1))
-    return Mixing(
-        self_one=harmonics[-1] / keys,
-        self_two=(keys - harmonics[-1]) / pairs if pairs else 0.0,
-        apart_one=own / keys,
-        apart_two=both / pairs if pairs else 0.0,
-    )
+def uniform(keys: int) -> Mixing:
+    """Every query sees all keys with the same weight: W_Q = W_K = 0."""
+    apart = (1 - 1 / keys) / keys
+    return Mixing(self_one=1 / keys, self_two=1 / keys, apart_one=apart, apart_two=apart)
 
 
-def sharpened(keys: int, variance: float, covariance: float = 0.0, *, causal: bool = False) -> Mixing:
+def sharpened(keys: int, variance: float, covariance: float = 0.0) -> Mixing:
     """With random queries and keys: logits of that variance over the keys, and covariance for two queries.
 
     Both shares grow as those of softmax over independent Gaussian logits do; for two queries that is exact where their
     logits are the same, or independent.
     """
-    plain = uniform(keys, causal=causal)
+    plain = uniform(keys)
     if variance <= 0.0:
         return plain
-    one = softmax_square(keys, variance, causal=causal) / plain.self_one
-    two = softmax_square(keys, max(0.0, min(covariance, variance)), causal=causal) / plain.self_one
+    one = softmax_square(keys, variance) / plain.self_one
+    two = softmax_square(keys, max(0.0, min(covariance, variance))) / plain.self_one
     # As Σ w² (1 - Σ w²) grows where weights are uniform.
     left_one, left_two = (
         max(0.0, (1 - plain.self_one * x) / (1 - plain.self_one)) if x > 1 else 1.0 for x in (one, two)
@@ -130,21 +144,43 @@ def sharpened(keys: int, variance: float, covariance: float = 0.0, *, causal: bo
     )
 
 
-def softmax_square(keys: int, variance: float, *, causal: bool = False) -> float:
+def softmax_square(keys: Entry, variance: Entry) -> Entry:
     """E Σ_j w_j² for w = softmax(z), z of `keys` independent Gaussians: 1/keys without variance, 1 at its other end.
 
-    causal: the mean over 1, 2, … `keys` of them. Interpolated between variances for which the integral is solved, up
-    to 64; the error is below a hundredth.
+    Interpolated between variances for which the integral is solved, up to 64; the error is below a hundredth.
     """
+    if isinstance(variance, np.ndarray):
+        return _softmax_squares_at(keys, variance)
     place = min(math.sqrt(variance), _WIDEST) * _STEPS
     low = min(int(place), int(_WIDEST * _STEPS) - 1)
-    below, above = (_softmax_square(keys, step, causal) for step in (low, low + 1))
+    below, above = (_softmax_square(keys, step) for step in (low, low + 1))
     # Linear in the variance, as it is at 0.
     return below + (above - below) * (place**2 - low**2) / (2 * low + 1)
 
 
+def _softmax_squares_at(keys: Array, variance: Array) -> Array:
+    place = np.minimum(np.sqrt(variance), _WIDEST) * _STEPS
+    steps = np.minimum(place.astype(int), int(_WIDEST * _STEPS) - 1)
+    found = np.empty(place.shape)
+    for step in np.unique(steps):
+        here = steps == step
+        below, above = (_softmax_squares(int(one), int(keys.max()))[keys[here] - 1] for one in (step, step + 1))
+        found[here] = below + (above - below) * (place[here] ** 2 - step**2) / (2 * step + 1)
+    return found
+
+
 @lru_cache(maxsize=1024)
-def _softmax_square(keys: int, step: int, causal: bool) -> float:
+def _softmax_square(keys: int, step: int) -> float:
+    return float(_softmax_squares_of(step, (keys,))[0])
+
+
+@lru_cache(maxsize=128)
+def _softmax_squares(step: int, most: int) -> Array:
+    """Of 1, 2, … `most` keys."""
+    return _softmax_squares_of(step, tuple(range(1, most + 1)))
+
+
+def _softmax_squares_of(step: int, counts: tuple[int, ...]) -> Array:
     """The integral 1/S² = ∫ t e^(-tS) dt, S = Σ e^z, parts the keys: n ∫ t E[e^(2z - t e^z)] E[e^(-t e^z)]^(n-1) dt."""
     z = np.linspace(-9, 9, 181)
     density = np.exp(-(z**2) / 2)
@@ -154,6 +190,5 @@ def _softmax_square(keys: int, step: int, causal: bool) -> float:
     damped = np.exp(-np.exp(log_t)[:, None] * exponential) * density
     others = damped.sum(1)
     integrand = np.exp(2 * log_t) * (damped @ exponential**2)
-    counts = range(1, keys + 1) if causal else (keys,)
     sums = [n * float(integrand @ others ** (n - 1)) * (log_t[1] - log_t[0]) for n in counts]
-    return min(1.0, math.fsum(sums) / len(sums))
+    return np.minimum(1.0, sums)

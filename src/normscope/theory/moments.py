@@ -11,6 +11,7 @@ A stream grows by an atom a sub-layer, and every norm divides all of its coeffic
 a value has atoms, a copy of its lane, is done only where two values have atoms in common.
 """
 
+import math
 from array import array
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -18,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .mixing import LinearMap, Products, make
+from .mixing import Entry, Products, between, make, squared, vanishes
+from .places import GradientMap, Places
 
 
 class Unpredictable(ValueError):
@@ -33,13 +35,15 @@ _SMALLEST, _LARGEST = 1e-60, 1e60
 class Atoms:
     """Second moments of all parts of a stack's values so far, in the order in which they came to be."""
 
-    def __init__(self, width: int, *, scatter_width: float | None = None) -> None:
+    def __init__(self, width: int, *, scatter_width: float | None = None, places: Places | None = None) -> None:
         self.width = width
+        self.places = places
+        """Of a sequence, where they differ: all moments are arrays then."""
         self.scatter_width = width if scatter_width is None else scatter_width
         """That a norm's divisor scatters with: infinite where it does not."""
         self.count = 0
-        self._products = (array("d"), array("d"), array("d"))
-        self.spreads = array("d")
+        self._products: tuple[Any, Any, Any] = (array("d"), array("d"), array("d")) if places is None else ([], [], [])
+        self.spreads: Any = array("d") if places is None else []
         """d · Var ‖a‖² / d² of each."""
         self.constant: list[int] = []
         """Parts that are the same in every feature, which LayerNorm takes off."""
@@ -53,11 +57,13 @@ class Atoms:
         self.summed: Summed | None = None
         """The last history that attention over depth has summed up."""
 
-    def add(self, q: float, p: float, apart: float = 0.0, *, spread: float | None = None, centred: bool = True) -> int:
+    def add(self, q: Entry, p: Entry, apart: Entry = 0.0, *, spread: Entry | None = None, centred: bool = True) -> int:
         """A new part; its index. `centred` is False for one that is the same in every feature.
 
         spread: d · Var(‖a‖² / d), 2q² of a Gaussian where it is not given.
         """
+        if self.places is not None:
+            q, p, apart = self.places.filled(Products(q, p, apart))
         one, two, three = self._products
         one.append(q)
         two.append(p)
@@ -88,6 +94,10 @@ class Atoms:
 
     def weighed(self, coefficients: Coefficients) -> Products:
         """The moments of a value with these coefficients."""
+        if self.places is not None:
+            one, two, apart = (np.array(part[: len(coefficients)]) for part in self._products)
+            pairs = coefficients[:, :, None] * coefficients[:, None, :]
+            return Products(*((a * b).sum(0) for a, b in ((coefficients**2, one), (pairs, two), (pairs, apart))))
         squares, size = coefficients * coefficients, len(coefficients)
         return Products(*(float(squares @ np.frombuffer(part)[:size]) for part in self._products))
 
@@ -98,17 +108,29 @@ class Lane:
     __slots__ = ("back", "forward", "start")
 
     def __init__(self, forward: Coefficients, back: Coefficients) -> None:
-        self.forward, self.back = array("d", forward.tobytes()), array("d", back.tobytes())
+        self.forward, self.back = (
+            array("d", part.tobytes()) if part.ndim == 1 else list(part) for part in (forward, back)
+        )  # type: Any, Any
         self.start = len(forward)
         """So many were there when the lane was made; each of the others came with an atom of its own."""
 
-    def append(self, index: int, forward: float, back: float) -> None:
-        gap = index - len(self.forward)
+    def append(self, index: int, forward: Entry, back: Entry) -> None:
+        gap, nothing = index - len(self.forward), 0.0
+        if not isinstance(self.forward, array):
+            nothing = np.zeros_like(self.forward[0])
+            forward, back = forward + nothing, back + nothing
         if gap:
-            self.forward.extend([0.0] * gap)
-            self.back.extend([0.0] * gap)
+            self.forward.extend([nothing] * gap)
+            self.back.extend([nothing] * gap)
         self.forward.append(forward)
         self.back.append(back)
+
+
+def stacked(coefficients: Any, size: int) -> Coefficients:
+    """The first of a lane's coefficients: (size,), by place (size, K)."""
+    if isinstance(coefficients, array):
+        return np.frombuffer(coefficients)[:size]
+    return np.array(coefficients[:size])
 
 
 class Moments:
@@ -119,12 +141,12 @@ class Moments:
     def __init__(
         self,
         atoms: Atoms,
-        scale: float,
-        back: float,
+        scale: Entry,
+        back: Entry,
         lane: Lane | None,
         size: int,
-        products: tuple[float, float, float],
-        spread: float,
+        products: tuple[Entry, Entry, Entry],
+        spread: Entry,
         normed: bool = False,
         centred: bool = False,
     ) -> None:
@@ -143,9 +165,20 @@ class Moments:
         lane = Lane(coefficients, coefficients)
         return cls(atoms, 1.0, 1.0, lane, len(coefficients), products, 2 * products.one**2)
 
+    @classmethod
+    def sum_of(cls, atoms: Atoms) -> "Moments":
+        """The sum of all parts so far."""
+        return cls.of(atoms, np.ones(atoms.count if atoms.places is None else (atoms.count, atoms.places.count)))
+
     @property
     def products(self) -> Products:
         return make(Products, (self.q, self.p, self.apart))
+
+    @property
+    def mean(self) -> Products:
+        """Its moments over all places."""
+        places = self.atoms.places
+        return self.products if places is None else places.mean(self.products)
 
     @property
     def coefficients(self) -> Coefficients:
@@ -157,20 +190,21 @@ class Moments:
         """The same for gradients: a norm's factor has the mean of its inverse variance in it."""
         return self._dense(self.lane.back if self.lane else None, self.back)
 
-    def _dense(self, lane: "array[float] | None", scale: float) -> Coefficients:
+    def _dense(self, lane: Any, scale: Entry) -> Coefficients:
         if lane is None:
-            found = np.zeros(self.size)
+            places = self.atoms.places
+            found = np.zeros(self.size if places is None else (self.size, places.count))
             found[-1] = scale
             return found
-        dense: Coefficients = np.frombuffer(lane)[: self.size] * scale
+        dense: Coefficients = stacked(lane, self.size) * scale
         if self.centred:
             dense[[index for index in self.atoms.constant if index < self.size]] = 0.0
         return dense
 
-    def times(self, factor: float, back: float, *, normed: bool) -> "Moments":
+    def times(self, factor: Entry, back: Entry, *, normed: bool) -> "Moments":
         """The value times `factor`, its gradient times `back`."""
-        square = factor * factor
-        products = (self.q * square, self.p * square, self.apart * square)
+        square, pair = squared(factor)
+        products = (self.q * square, self.p * pair, self.apart * pair)
         spread = 0.0 if normed else self.spread * square * square
         return Moments(
             self.atoms, self.scale * factor, self.back * back, self.lane, self.size, products, spread,
@@ -212,9 +246,9 @@ class Moments:
 
 def _sum(left: Moments, right: Moments) -> Moments:
     # What is added to 0, as by a schedule at its end, stays what it is: the output of a norm, too.
-    if right.scale == 0.0:
+    if vanishes(right.scale):
         return left
-    if left.scale == 0.0:
+    if vanishes(left.scale):
         return right
     if left.lane is None:
         left, right = right, left
@@ -222,12 +256,19 @@ def _sum(left: Moments, right: Moments) -> Moments:
         return _sum_in_common(left, right)
     # A branch meets the stream: no part in common, so squares add up.
     lane, scale, back = left.lane, left.scale, left.back
-    if len(lane.forward) != left.size or not _SMALLEST < abs(scale) < _LARGEST or not back:
+    if len(lane.forward) != left.size or not _divides(scale, back):
         lane, scale, back = Lane(left.coefficients, left.gradient_coefficients), 1.0, 1.0
     lane.append(right.size - 1, right.scale / scale, right.back / back)
     products = (left.q + right.q, left.p + right.p, left.apart + right.apart)
     spread = left.spread + right.spread + 4 * left.q * right.q
     return Moments(left.atoms, scale, back, lane, right.size, products, spread, False, left.centred)
+
+
+def _divides(scale: Entry, back: Entry) -> bool:
+    """Whether a lane with those factors can take a part in."""
+    if isinstance(scale, np.ndarray) or isinstance(back, np.ndarray):
+        return bool(np.all((abs(scale) > _SMALLEST) & (abs(scale) < _LARGEST)) and np.all(back))
+    return _SMALLEST < abs(scale) < _LARGEST and bool(back)
 
 
 def _sum_in_common(left: Moments, right: Moments) -> Moments:
@@ -237,16 +278,16 @@ def _sum_in_common(left: Moments, right: Moments) -> Moments:
     return Moments(left.atoms, 1.0, 1.0, lane, len(forward), products, _spread_in_common(left, right, products.one))
 
 
-def _spread_in_common(left: Moments, right: Moments, q: float) -> float:
+def _spread_in_common(left: Moments, right: Moments, q: Entry) -> Entry:
     """Between that of independent values and that of one value taken twice, by their squared correlation."""
-    if not (left.q and right.q):
+    if vanishes(left.q) or vanishes(right.q):
         return left.spread + right.spread
     together = (q - left.q - right.q) / 2
-    alike = min(1.0, together * together / (left.q * right.q))
+    alike = between(0.0, together * together / (left.q * right.q), 1.0)
     still_left, still_right = (2 * x.q * x.q - x.spread for x in (left, right))
     apart = 1 - (still_left + still_right) / (2 * (left.q + right.q) ** 2)
     same = (left.spread / (left.q * left.q) + right.spread / (right.q * right.q)) / 4
-    return max(0.0, 2 * q * q * ((1 - alike) * apart + alike * same))
+    return between(0.0, 2 * q * q * ((1 - alike) * apart + alike * same), math.inf)
 
 
 def _added(short: Coefficients, long: Coefficients) -> Coefficients:
@@ -261,7 +302,7 @@ class Remainder(NamedTuple):
 
     input: Moments
     atom: int
-    back: LinearMap
+    back: GradientMap
     """Gradients at the part to those that the value gets of it."""
 
 
@@ -319,11 +360,11 @@ def without_mean(x: Moments) -> Moments:
     q, p, apart = x.q, x.p, x.apart
     found = False
     for index in x.atoms.constant:
-        if index < x.size and (coefficient := x.lane.forward[index] * x.scale):
-            square, part = coefficient * coefficient, x.atoms.products(index)
-            q, p, apart = q - square * part.one, p - square * part.two, apart - square * part.apart
+        if index < x.size and not vanishes(coefficient := x.lane.forward[index] * x.scale):
+            (square, pair), part = squared(coefficient), x.atoms.products(index)
+            q, p, apart = q - square * part.one, p - pair * part.two, apart - pair * part.apart
             found = True
     if not found:
         return x
-    products = (max(0.0, q), p, apart)
+    products = (between(0.0, q, math.inf), p, apart)
     return Moments(x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, centred=True)

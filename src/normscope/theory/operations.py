@@ -7,8 +7,11 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Literal
 
+import numpy as np
+
 from ..placement.base import Initial
 from ..placement.operations import beside, by_head, connect, joined, mix, stopped, unit
+from .mixing import Entry, root, vanishes
 from .moments import Followed, Moments, Summed, Unpredictable, without_mean
 from .squashing import Erf, SquashingNorms, Tanh
 
@@ -76,7 +79,7 @@ def _connect(
     Exactly so where the weight starts from 0. Raises Unpredictable where it is drawn so wide that logits scatter.
     """
     rows, *features, width = weight.shape
-    scatter = abs(scale) * math.sqrt(width * x.q) * math.hypot(weight.std, weight)
+    scatter = abs(scale) * math.sqrt(width * np.max(x.q)) * math.hypot(weight.std, weight)
     if scatter > SMALL:
         raise Unpredictable(
             f"the numbers that a token's streams are weighed with are drawn with a standard deviation of {scatter:.2g} "
@@ -132,7 +135,7 @@ class MomentNorms:
     def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
         if self.centres and x.atoms.constant:
             x = without_mean(x)
-        return _divided(x, math.sqrt(x.q + self.epsilon)) if x.q else x
+        return x if vanishes(x.q) else _divided(x, root(x.q + self.epsilon))
 
     def __getattr__(self, name: str) -> Callable[..., Moments]:
         if name.startswith("_"):
@@ -140,7 +143,7 @@ class MomentNorms:
         return self
 
 
-def _divided(x: Moments, divisor: float) -> Moments:
+def _divided(x: Moments, divisor: Entry) -> Moments:
     """x over its own size, which is `divisor` on average.
 
     A gradient is divided by the size that was drawn: the mean of 1/s² is larger than one over the mean of s² by the
@@ -148,7 +151,7 @@ def _divided(x: Moments, divisor: float) -> Moments:
     Half of that variance is taken here, which follows the root mean square of the norm over draws; in deep Post-LN
     stacks the mean of the norms lies below it.
     """
-    boost = math.sqrt(1 + x.spread / (2 * x.q * x.q * x.atoms.scatter_width))
+    boost = root(1 + x.spread / (2 * x.q * x.q * x.atoms.scatter_width))
     return x.times(1 / divisor, boost / divisor, normed=True)
 
 
@@ -199,7 +202,7 @@ def _mix(
 @unit.register
 def _unit(x: Moments) -> Moments:
     # A value that is 0 stays 0, as on tensors.
-    return _divided(x, math.sqrt(x.q * x.atoms.width)) if x.q else x
+    return x if vanishes(x.q) else _divided(x, root(x.q * x.atoms.width))
 
 
 @by_head.register
@@ -215,12 +218,15 @@ def _stopped(x: Moments) -> Moments:
 @beside.register
 def _beside(x: Moments, *others: Moments) -> Moments:
     """The first, as large as all are: of values side by side numbers are computed, which have no direction."""
-    mean = math.fsum(part.q for part in (x, *others)) / (1 + len(others))
-    return x * math.sqrt(mean / x.q) if x.q else x
+    mean = sum(part.q for part in (x, *others)) / (1 + len(others))
+    if vanishes(x.q):
+        return x
+    factor = root(mean / x.q)
+    return x.times(factor, factor, normed=x.normed)
 
 
 @joined.register
 def _joined(x: Moments, *others: Moments, epsilon: float = 1e-6) -> Moments:
     """The first stream over the RMS of all: of several, numbers are computed, which have no direction."""
-    mean = math.fsum(part.q for part in (x, *others)) / (1 + len(others))
-    return _divided(x, math.sqrt(mean + epsilon)) if x.q else x
+    mean = sum(part.q for part in (x, *others)) / (1 + len(others))
+    return x if vanishes(x.q) else _divided(x, root(mean + epsilon))

@@ -18,8 +18,7 @@ from ..placement import Placement, named
 from .backward import StackGradients, backward, loss_gradient
 from .change.prediction import ONE_STACK, UpdateChange, change_of
 from .change.prediction import Update as Update
-from .kernels import Array
-from .mixing import Products
+from .mixing import Array, Products
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
 from .settings import ModelSetting as ModelSetting
@@ -100,11 +99,11 @@ def _forward(
         activation=model.activation,
         scatter=scatter,
         norm=_norm_of(model, placement),
-        memory=encoder.output.products if encoder is not None else None,
+        memory=encoder.output.mean if encoder is not None else None,
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
     )
     stack = MomentStack(placement, setting)
-    stack.forward(initial.parts(placement, model.tokens, text))
+    stack.forward(initial.parts(placement, stack.tokens, text))
     return stack
 
 

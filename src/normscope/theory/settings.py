@@ -7,13 +7,13 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..placement import Placement, Site, StackShape
 from .kernels import ACTIVATIONS, Activation
-from .mixing import Products
+from .mixing import Array, Products
 from .moments import Atoms, Moments, single
 from .operations import NORMS, Norm
+from .places import Places
 from .stream import Parts, WeightStd
 
 
@@ -79,7 +79,7 @@ class InitialState:
         d, f = placement.stack.width, placement.stack.ffn_width
         return d * self.embedding(d, f) * placement.embedding_gain() ** 2
 
-    def parts(self, placement: Placement, tokens: int, text: RepeatedTokens) -> Parts:
+    def parts(self, placement: Placement, tokens: int | Places, text: RepeatedTokens) -> Parts:
         """Of the embedding of a sequence of so many tokens: what is looked up, and sinusoids."""
         row, d = self.row(placement), placement.stack.width
         if row is None:
@@ -95,24 +95,27 @@ def of_setting(name: str, placement: Placement) -> InitialState:
 
 
 @lru_cache(maxsize=32)
-def _sinusoids(width: int, tokens: int) -> Parts:
+def _sinusoids(width: int, tokens: int | Places) -> Parts:
     """What differs from feature to feature, and the mean over features."""
+    count = tokens.total if isinstance(tokens, Places) else tokens
     half = width // 2
     frequency = np.exp(np.arange(half) * -(math.log(10000) / (half - 1)))
-    angle = np.arange(2, tokens + 2)[:, None] * frequency
+    angle = np.arange(2, count + 2)[:, None] * frequency
     positions = np.concatenate([np.sin(angle), np.cos(angle)], 1)
     mean = positions.mean(1)
     centred = positions - mean[:, None]
     return [
-        (_products(centred @ centred.T / width), True),
-        (_products(np.outer(mean, mean)), False),
+        (_products(centred @ centred.T / width, tokens), True),
+        (_products(np.outer(mean, mean), tokens), False),
     ]
 
 
-def _products(places: NDArray[np.float64]) -> Products:
-    """Of inner products of all places of a sequence; another sequence has the same ones."""
-    tokens = len(places)
-    diagonal, every = float(np.trace(places)), float(places.sum())
+def _products(gram: Array, places: int | Places) -> Products:
+    """Of inner products of all tokens of a sequence; another sequence has the same ones."""
+    if isinstance(places, Places):
+        return places.gathered(gram)
+    tokens = len(gram)
+    diagonal, every = float(np.trace(gram)), float(gram.sum())
     rest = (every - diagonal) / (tokens * (tokens - 1)) if tokens > 1 else 0.0
     return Products(diagonal / tokens, rest, every / tokens**2)
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..placement.base import SQUASHING_SLOPE
-from .kernels import Array
-from .mixing import LinearMap, Products
+from .kernels import of_pairs
+from .mixing import Array, Entry, LinearMap, between, root, squared, vanishes
 from .moments import Moments, Remainder, Unpredictable, single
+from .places import Factors
 
 _REACH, _STEP, _FINEST = 9.0, 0.1, 1440
 """Standard deviations to either side, their widest step, and the most steps."""
@@ -23,51 +24,54 @@ MOST = 0.03
 class Squashed(NamedTuple):
     """For a feature x of variance v: second moments of φ(x) and of φ'(x), which needs no other feature."""
 
-    q: float
+    q: Entry
     """E φ²"""
-    slope: float
+    slope: Entry
     """E φ', which is E xφ / v: what of φ(x) is x."""
-    slope_q: float
+    slope_q: Entry
     """E φ'²"""
-    growth: float
+    growth: Entry
     """d E φ² / dv"""
 
 
 class SquashedPair(NamedTuple):
-    """For two features of that variance and a covariance."""
+    """For two features of those variances and a covariance; by place, of the variances (K,) and covariances (K, K)."""
 
-    p: float
+    p: Entry
     """E φ(x) φ(x')"""
-    slope_p: float
+    slope_p: Entry
     """E φ'(x) φ'(x')"""
 
 
 class Erf:
     """Derf at initialisation, in closed form: the arcsine kernel (Williams 1997, eq. 11)."""
 
-    def one(self, variance: float) -> Squashed:
+    def one(self, variance: Entry) -> Squashed:
         twice = 2 * SQUASHING_SLOPE**2 * variance
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
-        wide = math.sqrt(1 + 2 * twice)
+        wide = root(1 + 2 * twice)
         return Squashed(
-            q=2 / math.pi * math.asin(twice / (1 + twice)),
-            slope=slope / math.sqrt(1 + twice),
+            q=2 / math.pi * np.arcsin(twice / (1 + twice)),
+            slope=slope / root(1 + twice),
             slope_q=slope**2 / wide,
             growth=slope**2 / ((1 + twice) * wide),
         )
 
-    def two(self, variance: float, covariance: float) -> SquashedPair:
-        own, common = 1 + 2 * SQUASHING_SLOPE**2 * variance, 2 * SQUASHING_SLOPE**2 * covariance
+    def two(self, variance: Entry, covariance: Entry) -> SquashedPair:
+        own, common = root(1 + 2 * SQUASHING_SLOPE**2 * variance), 2 * SQUASHING_SLOPE**2 * covariance
+        own = np.outer(own, own) if isinstance(own, np.ndarray) else own * own
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
         return SquashedPair(
-            p=2 / math.pi * math.asin(common / own), slope_p=slope**2 / math.sqrt((own - common) * (own + common))
+            p=2 / math.pi * np.arcsin(common / own), slope_p=slope**2 / root((own - common) * (own + common))
         )
 
 
 class Tanh:
     """DyT at initialisation, by the trapezoidal rule: exact to 1e-7 up to a variance of 4,000."""
 
-    def one(self, variance: float) -> Squashed:
+    def one(self, variance: Entry) -> Squashed:
+        if isinstance(variance, np.ndarray):
+            return Squashed(*np.array([self.one(float(one)) for one in variance]).T)
         sigma = math.sqrt(variance)
         z, weights = _nodes(_steps(sigma))
         value = np.tanh(SQUASHING_SLOPE * sigma * z)
@@ -77,7 +81,17 @@ class Tanh:
         growth = float(weights @ ((z**2 - 1) * value**2)) / (2 * variance) if variance else slope_q
         return Squashed(float(weights @ value**2), float(weights @ slope), slope_q, growth)
 
-    def two(self, variance: float, covariance: float) -> SquashedPair:
+    def two(self, variance: Entry, covariance: Entry) -> SquashedPair:
+        if isinstance(variance, np.ndarray):
+            size = np.sqrt(variance)
+            z, weights = _nodes(_steps(float(size.max())))
+            values = np.tanh(SQUASHING_SLOPE * size[:, None] * z)
+            scale = np.outer(size, size)
+            rho = np.clip(np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0)
+            return SquashedPair(
+                of_pairs(values, z, weights, rho),
+                of_pairs(SQUASHING_SLOPE * (1 - values**2), z, weights, rho),
+            )
         sigma = math.sqrt(variance)
         z, weights = _nodes(_steps(sigma))
         rho = max(-1.0, min(1.0, covariance / variance)) if variance else 0.0
@@ -127,21 +141,23 @@ class SquashingNorms:
     def _squashed(self, x: Moments) -> Moments:
         _refuse_bent(x)
         one = self.squash.one(x.q)
-        two = self._of_two(x.q, x.p, one.slope)
-        apart = self._of_two(x.q, x.apart, one.slope)
-        square = one.slope**2
-        left = Products(one.q, two.value, apart.value).plus(x.products, -square)
-        atom = x.atoms.add(max(0.0, left.one), left.two, left.apart)
-        scatter = LinearMap(one.slope_q - square, 0.0, 0.0, two.slope - square, apart.slope - square)
-        x.atoms.remainders.append(Remainder(x, atom, scatter))
+        square, pair = squared(one.slope)
+        two = self._of_two(x.q, x.p, pair)
+        apart = self._of_two(x.q, x.apart, pair)
+        atom = x.atoms.add(
+            between(0.0, one.q - square * x.q, math.inf), two.value - pair * x.p, apart.value - pair * x.apart
+        )
+        scatter = (one.slope_q - square, two.slope - pair, apart.slope - pair)
+        back = LinearMap(scatter[0], 0.0, 0.0, *scatter[1:]) if x.atoms.places is None else Factors(*scatter)
+        x.atoms.remainders.append(Remainder(x, atom, back))
         made = x.times(one.slope, one.slope, normed=False) + single(x.atoms, atom)
         made.spread = x.spread * one.growth**2
         return made
 
-    def _of_two(self, variance: float, covariance: float, slope: float) -> "_Pair":
-        """Both functions are odd: of independent features nothing is left but the mean slope."""
-        if not covariance:
-            return _Pair(0.0, slope * slope)
+    def _of_two(self, variance: Entry, covariance: Entry, slopes: Entry) -> "_Pair":
+        """Both functions are odd: of independent features nothing is left but the product of mean slopes."""
+        if vanishes(covariance):
+            return _Pair(0.0, slopes)
         return _Pair(*self.squash.two(variance, covariance))
 
 
@@ -151,7 +167,7 @@ def _refuse_bent(x: Moments) -> None:
     if not bent:
         return
     shares = x.coefficients[bent] ** 2 * x.atoms.q[bent] / x.q
-    share = math.sqrt(float(shares @ shares))
+    share = math.sqrt(float(np.max((shares**2).sum(0))))
     if share > MOST:
         raise Unpredictable(
             f"a norm reads what another norm has squashed: {share:.2g} of its input's square is bent, and beyond "
@@ -161,5 +177,5 @@ def _refuse_bent(x: Moments) -> None:
 
 
 class _Pair(NamedTuple):
-    value: float
-    slope: float
+    value: Entry
+    slope: Entry

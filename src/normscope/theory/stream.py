@@ -9,10 +9,12 @@ import numpy as np
 
 from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
+from .attending import attention_by_place
 from .kernels import Activation
-from .mixing import Products
+from .mixing import Products, vanishes
 from .moments import Atoms, Coefficients, Moments, single
 from .operations import InitialNumber, InitialNumbers, MomentNorms, Norm, first_values, followed, norms_of
+from .places import Places, alike, causal
 from .squashing import SquashingNorms
 from .sublayers import Map, _InsideF, attention, feed_forward
 
@@ -123,8 +125,17 @@ class MomentStack:
     output: Moments = field(init=False)
 
     def __post_init__(self) -> None:
-        width = self.placement.stack.width
-        self.atoms = Atoms(width, scatter_width=width if self.setting.scatter else math.inf)
+        shape = self.placement.stack
+        self.atoms = Atoms(
+            shape.width,
+            scatter_width=shape.width if self.setting.scatter else math.inf,
+            places=causal(self.setting.tokens) if shape.kind == "decoder" else None,
+        )
+
+    @property
+    def tokens(self) -> int | Places:
+        """Of each sequence, and where they stand if that matters."""
+        return self.setting.tokens if self.atoms.places is None else self.atoms.places
 
     def forward(self, parts: Parts) -> Moments:
         """The stack's output for an embedding that is a sum of these parts."""
@@ -135,10 +146,12 @@ class MomentStack:
         return self._pass(parts)
 
     def _pass(self, parts: Parts) -> Moments:
-        n, kept = self.setting.tokens, 1 / (1 - self.setting.dropout)
+        n, kept, places = self.setting.tokens, 1 / (1 - self.setting.dropout), self.atoms.places
         for products, centred in parts:
             self.atoms.add(products.one * kept, products.two, products.apart, centred=centred)
-        embedding = Moments.of(self.atoms, np.ones(len(parts)))
+        if places is not None:
+            parts = [(places.mean(products), centred) for products, centred in parts]
+        embedding = Moments.sum_of(self.atoms)
         squared_mean = math.fsum((part.one + (n - 1) * part.two) / n for part, centred in parts if not centred)
         self.input_variance = math.fsum(part.one for part, _ in parts) * self._measured - squared_mean
         placement, shape = self.placement, self.placement.stack
@@ -155,17 +168,18 @@ class MomentStack:
 
     def _record(self, state: State) -> None:
         self.states.append(self.placement.hidden(state))
-        self.depths.append(self.states[-1].products)
+        self.depths.append(self.states[-1].mean)
         parts = state if isinstance(state, tuple) else (state,)
         for name, part in zip(self.placement.streams, parts, strict=True):
             newest = part[-1] if isinstance(part, tuple) else part
-            self.streams.setdefault(name, []).append(newest.products)
+            self.streams.setdefault(name, []).append(newest.mean)
 
     def shares(self) -> dict[str, Coefficients]:
         """What each part is of the last stream's q: by kind of sub-layer and block, and "embedding"."""
         coefficients = self.last.coefficients
-        parts = np.zeros(self.atoms.count)
-        parts[: len(coefficients)] = coefficients**2 * self.atoms.q[: len(coefficients)]
+        parts, places = np.zeros(self.atoms.count), self.atoms.places
+        squares = coefficients**2 * self.atoms.q[: len(coefficients)]
+        parts[: len(coefficients)] = squares if places is None else squares @ places.tokens
         parts /= parts.sum()
         by_kind: dict[str, list[int]] = {}
         for applied in self.applied:
@@ -177,10 +191,11 @@ class MomentStack:
         made = self._feed_forward(site, x, inside) if site.kind == "feed_forward" else self._attention(site, x, inside)
         one, two, apart = made.output
         spread = made.spread
-        if x.spread:
-            spread += x.spread * (one / x.q) ** 2
+        if not vanishes(x.spread):
+            spread = spread + x.spread * (one / x.q) ** 2
         atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread)
-        self.variances.append(one * self._measured)
+        places = self.atoms.places
+        self.variances.append((one if places is None else places.mean(made.output).one) * self._measured)
         self.applied.append(Applied(site, x, made, atom))
         return single(self.atoms, atom)
 
@@ -201,7 +216,7 @@ class MomentStack:
             x.products,
             width=shape.width,
             ffn_width=shape.ffn_width,
-            tokens=setting.tokens,
+            tokens=self.tokens,
             ffn_in_std=std("ffn_in", site),
             ffn_out_std=std("ffn_out", site),
             activation=setting.activation,
@@ -210,22 +225,31 @@ class MomentStack:
         )
 
     def _attention(self, site: Site, x: Moments, inside: _InsideF) -> Map:
-        std, setting, crosses = self.setting.weight_std, self.setting, site.kind == "cross_attention"
-        source, keys = (setting.memory, setting.memory_tokens) if crosses else (x.products, setting.tokens)
+        setting, crosses, places = self.setting, site.kind == "cross_attention", self.atoms.places
+        source = setting.memory if crosses else x.products
         if source is None:
             raise ValueError("cross-attention needs the moments of a memory")
-        return attention(
+        keys = setting.memory_tokens if crosses else setting.tokens
+        stds = {f"{name}_std": setting.weight_std(name, site) for name in ("query", "key", "value", "output")}
+        if places is None:
+            return attention(
+                x.products,
+                source,
+                width=site.stack.width,
+                tokens=setting.tokens,
+                source_tokens=keys,
+                inside=inside,
+                **stds,
+            )
+        seen = alike(keys, places.count) if crosses else places
+        return attention_by_place(
             x.products,
-            source,
+            Products(*seen.filled(source)),
             width=site.stack.width,
-            tokens=setting.tokens,
-            source_tokens=keys,
-            query_std=std("query", site),
-            key_std=std("key", site),
-            value_std=std("value", site),
-            output_std=std("output", site),
-            causal=site.stack.kind == "decoder" and not crosses,
+            places=places,
+            keys=seen,
             inside=inside,
+            **stds,
         )
 
 

@@ -4,13 +4,17 @@ Gradients have products as values have (`Products`), for the mean loss of all to
 whose outputs have the gradients g_i has the gradient Σ_i g_i x_iᵀ.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+
 from .kernels import GATED, Activation, Kernel, excess, kernel
-from .mixing import NOTHING, LinearMap, Mixing, Products, make, sharpened, uniform
+from .mixing import NOTHING, Entry, LinearMap, Mixing, Products, make, outer_norm, sharpened, squared, uniform
 from .moments import Atoms, Moments, Unpredictable, single
+from .places import Factors, GradientMap, Places
 
 _InsideF = Mapping[str, Callable[[Moments], Moments]]
 NOTHING_INSIDE: _InsideF = MappingProxyType({})
@@ -20,22 +24,35 @@ class Projection(NamedTuple):
     """A matrix that F applies to what it reads."""
 
     name: str
-    back: LinearMap
+    back: GradientMap
     """Gradients at F(x) to those at the matrix's output."""
     inputs: Products
-    tokens: int
+    tokens: int | Places
     """Of its inputs, in each sequence."""
     onward: float
     """From there to its input."""
     of_query: bool = False
     """Whether it reads what queries are made of, in cross-attention another thing than keys and values are."""
 
+    @property
+    def length(self) -> int:
+        """How many tokens that are."""
+        return self.tokens.total if isinstance(self.tokens, Places) else self.tokens
+
+
+def gradient_norm(g: Products, x: Products, width: int, tokens: int | Places, sequences: int) -> float:
+    """‖Σ_i g_i x_iᵀ‖ over all tokens of all sequences, g and x independent of each other and x of that width."""
+    if not isinstance(tokens, Places):
+        return outer_norm(g, x, width, tokens, sequences)
+    within, apart = tokens.sum(g, x)
+    return math.sqrt(max(0.0, sequences * width * (within + (sequences - 1) * apart)))
+
 
 class Map(NamedTuple):
     """One F at one input: projections, what mixes or activates them, and a last matrix."""
 
     output: Products
-    spread: float
+    spread: Entry
     """d · Var ‖F(x)‖² / d², beyond what is inherited from x."""
     projections: tuple[Projection, ...]
     silent: tuple[str, ...]
@@ -43,9 +60,9 @@ class Map(NamedTuple):
     last: str
     last_inputs: Products
     last_width: int
-    last_mean: float = 0.0
+    last_mean: Entry = 0.0
     """E of an entry of the last matrix's inputs."""
-    variance: float = 0.0
+    variance: Entry = 0.0
     """Of what an activation reads."""
 
 
@@ -54,7 +71,7 @@ def feed_forward(
     *,
     width: int,
     ffn_width: int,
-    tokens: int,
+    tokens: int | Places,
     ffn_in_std: float,
     ffn_out_std: float,
     activation: Activation = "relu",
@@ -65,31 +82,50 @@ def feed_forward(
 
     apart: False where tokens of other sequences are of no interest.
     """
+    places = tokens if isinstance(tokens, Places) else None
     into = width * ffn_in_std * ffn_in_std
-    scale = inner_scales(inside, "hidden", ffn_width, x.scaled(into))[0] if inside else 1.0
-    variance = x.one * into * scale * scale
-    found = kernel(activation, variance, x.two / x.one if x.one else 0.0)
-    other = kernel(activation, variance, x.apart / x.one if x.one else 0.0) if apart else _UNASKED
-    hidden, kept, left_mean = make(Products, (found.q, found.p, other.p)), 1.0, found.mean
+    scale = inner_scales(inside, "hidden", ffn_width, x.scaled(into), places=places)[0] if inside else 1.0
+    scaled, scaled_two = squared(scale)
+    variance = x.one * into * scaled
+    found = kernel(activation, variance, correlation(x.two, x.one))
+    other = kernel(activation, variance, correlation(x.apart, x.one)) if apart else _UNASKED
+    hidden, kept, kept_two, left_mean = make(Products, (found.q, found.p, other.p)), 1.0, 1.0, found.mean
     if inside and "output" in inside:
-        mean = Products(*[found.mean**2] * 3)
+        square, pair = squared(found.mean)
+        mean = Products(square, pair, pair)
         centred = hidden.plus(mean, -1.0)
-        inner, inner_mean = inner_scales(inside, "output", ffn_width, centred, mean)
-        kept = inner * inner
-        hidden, left_mean = centred.scaled(kept).plus(mean, inner_mean**2), found.mean * inner_mean
+        inner, inner_mean = inner_scales(inside, "output", ffn_width, centred, mean, places=places)
+        kept, kept_two = squared(inner)
+        left_mean = found.mean * inner_mean
+        square, pair = squared(left_mean)
+        hidden = Products(centred.one * kept + square, centred.two * kept_two + pair, centred.apart * kept_two + pair)
     out = ffn_width * ffn_out_std * ffn_out_std
-    back = out * kept * scale * scale
-    slopes = make(LinearMap, (back * found.slope_q, 0.0, 0.0, back * found.slope_p, back * other.slope_p))
+    back, back_two = out * kept * scaled, out * kept_two * scaled_two
+
+    def passed(one: Entry, two: Entry, far: Entry) -> GradientMap:
+        if places is not None:
+            return Factors(back * one, back_two * two, back_two * far)
+        return make(LinearMap, (back * one, 0.0, 0.0, back * two, back * far))
+
+    slopes = passed(found.slope_q, found.slope_p, other.slope_p)
     projections: tuple[Projection, ...] = (make(Projection, ("ffn_in", slopes, x, tokens, into, False)),)
     silent: tuple[str, ...] = ()
-    if found.gate_slope_q:
-        gate = LinearMap(back * found.gate_slope_q, 0.0, 0.0, back * found.gate_slope_p, back * other.gate_slope_p)
+    if activation in GATED and np.any(found.gate_slope_q):
+        gate = passed(found.gate_slope_q, found.gate_slope_p, other.gate_slope_p)
         projections = (*projections, Projection("ffn_gate", gate, x, tokens, into))
     elif activation in GATED:
         silent = ("ffn_gate",)
     output = hidden.scaled(out)
-    spread = output.one * output.one * (2 + excess(activation, variance) * width / ffn_width)
+    typical = variance if places is None else float(variance.mean())
+    spread = output.one * output.one * (2 + excess(activation, typical) * width / ffn_width)
     return make(Map, (output, spread, projections, silent, "ffn_out", hidden, ffn_width, left_mean, variance))
+
+
+def correlation(two: Entry, one: Entry) -> Entry:
+    if isinstance(one, np.ndarray):
+        sizes = np.sqrt(np.outer(one, one))
+        return np.divide(two, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    return two / one if one else 0.0
 
 
 _UNASKED = Kernel(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -106,7 +142,6 @@ def attention(
     key_std: float,
     value_std: float,
     output_std: float,
-    causal: bool = False,
     inside: _InsideF = NOTHING_INSIDE,
 ) -> Map:
     """Softmax attention of queries made of x over keys and values made of `source`, a memory's in cross-attention."""
@@ -122,9 +157,9 @@ def attention(
         # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
         apart_keys = max(0.0, (source.one - source.two) * key_into * key_scale)
     if apart_keys:
-        weights = sharpened(source_tokens, query.one * apart_keys, query.two * apart_keys, causal=causal)
+        weights = sharpened(source_tokens, query.one * apart_keys, query.two * apart_keys)
     else:
-        weights = uniform(source_tokens, causal=causal)
+        weights = uniform(source_tokens)
     inputs = weights.forward(value)
     output_scale = _square_of_scale(inside, "output", width, inputs, 1.0)
     if output_scale != 1.0:
@@ -153,7 +188,8 @@ def _square_of_scale(inside: _InsideF, place: str, width: int, read: Products, i
     """What a function within F multiplies the second moments of a projection with."""
     if not inside or place not in inside:
         return 1.0
-    return inner_scales(inside, place, width, read.scaled(into))[0] ** 2
+    scale: float = inner_scales(inside, place, width, read.scaled(into))[0]
+    return scale * scale
 
 
 def _times(linear: LinearMap, factor: float) -> LinearMap:
@@ -190,14 +226,20 @@ def _gradients_at_logits(
 
 
 def inner_scales(
-    inside: _InsideF, place: str, width: int, centred: Products, mean: Products = NOTHING
-) -> tuple[float, float]:
+    inside: _InsideF,
+    place: str,
+    width: int,
+    centred: Products,
+    mean: Products = NOTHING,
+    *,
+    places: Places | None = None,
+) -> tuple[Entry, Entry]:
     """What the functions a formula applies within F multiply a projection with, and its mean over features."""
     if place not in inside:
         return 1.0, 1.0
-    atoms = Atoms(width)
+    atoms = Atoms(width, places=places)
     x = single(atoms, atoms.add(*centred))
-    if mean.one:
+    if np.any(mean.one):
         x = x + single(atoms, atoms.add(*mean, centred=False))
     value = inside[place](x)
     if atoms.remainders:
@@ -208,4 +250,4 @@ def inner_scales(
     if value.lane is None:
         return value.scale, value.scale
     found = value.coefficients
-    return float(found[0]), float(found[1])
+    return (float(found[0]), float(found[1])) if places is None else (found[0], found[1])

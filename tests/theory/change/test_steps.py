@@ -8,7 +8,7 @@ import pytest
 from draws import mean_and_error
 from normscope.theory.change.carried import activated, own
 from normscope.theory.change.rules import Hidden, UpdatedMatrix, first_step, square_of
-from normscope.theory.change.signs import Alike, alike
+from normscope.theory.change.tokens import Alike, over_tokens
 from normscope.theory.kernels import activated as curve
 from normscope.theory.kernels import slope
 from normscope.theory.mixing import Products
@@ -68,10 +68,10 @@ def test_both_matrices_of_a_feed_forward(drawn, rule):
         stds = {"ffn_in_std": WIDTH**-0.5, "ffn_out_std": WIDTH**-0.5}
         made = feed_forward(x, **sizes, **stds, activation=activation)
         into = made.projections[0]
-        below = alike(into.back(Products(*g)))
+        below = over_tokens(into.back(Products(*g)))
         moved = own(rule, into, below, WIDTH, WIDTH, activated=True)
         first = activated(into, moved, made, (g, below), WIDTH, activation)
-        read = alike(made.last_inputs)
+        read = over_tokens(made.last_inputs)
         units = Hidden(activation, made.variance, inputs, made.last_mean / read.one**0.5)
         last = first_step(rule, UpdatedMatrix(read, g, WIDTH, WIDTH, units), TOKENS)
         squares = [square_of(s, g, WIDTH, TOKENS).one for s in (first, last)]

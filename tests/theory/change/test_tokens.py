@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.theory.change.signs import (
+from normscope.theory.change.tokens import (
     Alike,
-    forward,
+    Whole,
+    adjoint,
     mapped,
     of_values,
+    polar,
     product,
     sandwich,
     solved,
@@ -62,11 +64,31 @@ def test_a_solution_leaves_out_what_gradients_do_not_have():
 def test_forward_is_the_adjoint(gradient, change, map_):
     back = LinearMap(*map_, 0.0)
     left = trace(mapped(back, gradient), change, TOKENS)
-    assert left == pytest.approx(trace(gradient, mapped(forward(back, TOKENS), change), TOKENS), abs=1e-9)
+    assert left == pytest.approx(trace(gradient, mapped(adjoint(back, TOKENS), change), TOKENS), abs=1e-9)
 
 
 def test_attention_forward_mixes_changes_as_it_mixes_values():
     back = _gradient_at_values(uniform(TOKENS), TOKENS, TOKENS, 1.0)
     change = Alike(2.0, 0.7)
     mixing = np.full((TOKENS, TOKENS), 1 / TOKENS)
-    near(mapped(forward(back, TOKENS), change), mixing @ whole(change) @ mixing.T)
+    near(mapped(adjoint(back, TOKENS), change), mixing @ whole(change) @ mixing.T)
+
+
+def test_whole_matrices_as_numpy_has_them():
+    generator = np.random.default_rng(1)
+    vectors, gradients = generator.standard_normal((2, 40, TOKENS))
+    gram, of_gradients, coefficients = vectors.T @ vectors, gradients.T @ gradients, vectors[:TOKENS]
+    changed = gradients @ coefficients
+    found = sandwich(Whole(coefficients), Whole(of_gradients), TOKENS)
+    np.testing.assert_allclose(found.matrix, changed.T @ changed, rtol=1e-10)
+    assert trace(Whole(gram), Alike(1.0, 0.0), TOKENS) == pytest.approx(np.trace(gram))
+    np.testing.assert_allclose(Alike(2.0, 1.0).plus(Whole(gram), 3.0).matrix, 3 * gram + 1 + np.eye(TOKENS))
+    np.testing.assert_allclose(
+        solved(Whole(gram), Whole(coefficients), TOKENS).matrix, np.linalg.solve(gram, coefficients), rtol=1e-8
+    )
+    # The orthogonal factor of Γ Uᵀ at U, as its singular vectors say.
+    left, _, right = np.linalg.svd(gradients @ vectors.T, full_matrices=False)
+    expected = left[:, :TOKENS] @ right[:TOKENS] @ vectors
+    np.testing.assert_allclose(
+        gradients @ polar(Whole(gram), Whole(of_gradients), TOKENS).matrix, expected, rtol=1e-8, atol=1e-10
+    )

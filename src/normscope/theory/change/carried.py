@@ -18,27 +18,31 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backward import Arrived, StackGradients
-from ..kernels import Activation, Array
-from ..mixing import LinearMap, Products
+from ..kernels import Activation
+from ..mixing import Array, LinearMap, Products
 from ..moments import Moments
+from ..places import Factors, whole_of
 from ..stream import Applied, MomentStack
-from ..sublayers import Map, Projection
+from ..sublayers import Map, Projection, correlation
+from .ledger import Ledger, LedgerByPlace
 from .rules import STILL, Hidden, MatrixStep, UpdatedMatrix, UpdateRule, first_step, learnt_steps, square_of, together
-from .signs import NONE, Alike, Slopes, alike, forward, mapped, of_values, rounded, sandwich, slopes, solved
+from .signs import Slopes, rounded, slope_squares, slopes, through_units
+from .tokens import NONE, Alike, Tokens, Whole, forward, over_tokens, sandwich, solved, trace, whole
 
 
 class InnerChange(NamedTuple):
     """What moves at the outputs of a first matrix."""
 
-    coefficients: Alike
+    coefficients: Tokens
     """Of the gradients there."""
-    rest: Alike
+    rest: Tokens
     """An entry's square and two tokens' product, of what has no covariance with gradients."""
     sign: float = 0.0
     """So much times the response to the gradients' sign (`signs.py`), which no linear guess is as good as where an
     activation lets only some tokens through."""
     scatter: float = 0.0
-    """And the variance of what single inputs add to that, for inputs of variance 1 and independent responses."""
+    """And the variance of what single inputs add to that, for independent responses. Both for inputs of variance 1
+    where all tokens are alike, and else for inputs as they are."""
 
     def plus(self, other: "InnerChange") -> "InnerChange":
         return InnerChange(
@@ -53,21 +57,18 @@ UNMOVED = InnerChange(NONE, NONE)
 
 
 def own(
-    rule: UpdateRule, projection: Projection, gradient: Alike, fan_in: int, fan_out: int, *, activated: bool
+    rule: UpdateRule, projection: Projection, gradient: Tokens, fan_in: int, fan_out: int, *, activated: bool
 ) -> InnerChange:
     """What the matrix's own update moves."""
-    inputs = alike(projection.inputs)
+    inputs = over_tokens(projection.inputs)
     if rule == "sign" and activated:
-        return (
-            InnerChange(NONE, NONE, fan_in * math.sqrt(inputs.one), fan_in * inputs.one)
-            if gradient.one > 0
-            else UNMOVED
-        )
-    step = first_step(rule, UpdatedMatrix(inputs, gradient, fan_in, fan_out), projection.tokens)
+        square = 1.0 if isinstance(inputs, Whole) else inputs.one
+        return InnerChange(NONE, NONE, fan_in * math.sqrt(square), fan_in * square) if gradient.one > 0 else UNMOVED
+    step = first_step(rule, UpdatedMatrix(inputs, gradient, fan_in, fan_out), projection.length)
     return InnerChange(step.coefficients, step.rest)
 
 
-def through_matrix(projection: Projection, coefficients: Alike, gram: Alike) -> InnerChange:
+def through_matrix(projection: Projection, coefficients: Tokens, gram: Tokens) -> InnerChange:
     """What a moved input moves: the matrix is random but for what it has made of gradients on their way back.
 
     coefficients: of the gradients at the input. gram: of the whole change there.
@@ -76,26 +77,28 @@ def through_matrix(projection: Projection, coefficients: Alike, gram: Alike) -> 
 
 
 def attended(
-    projection: Projection, moved: InnerChange, gradient: Alike, width: int, *, last_is_drawn: bool
+    projection: Projection, moved: InnerChange, gradient: Tokens, width: int, *, last_is_drawn: bool
 ) -> MatrixStep:
     """Through attention's mixing and its last matrix.
 
     last_is_drawn: False where the identity stands for the last matrix, and adds no randomness of its own.
     """
-    onward = forward(projection.back, projection.tokens)
-    scatter = mapped(onward, moved.rest)
+    tokens = projection.length
+
+    def onward(matrix: Tokens) -> Tokens:
+        return forward(projection.back, matrix, tokens)
+
+    scatter = onward(moved.rest)
     if last_is_drawn:
-        scatter = scatter.plus(
-            mapped(onward, sandwich(moved.coefficients, gradient.scaled(1 / width), projection.tokens))
-        )
-    return MatrixStep(mapped(onward, moved.coefficients), scatter)
+        scatter = scatter.plus(onward(sandwich(moved.coefficients, gradient.scaled(1 / width), tokens)))
+    return MatrixStep(onward(moved.coefficients), scatter)
 
 
 def activated(
     projection: Projection,
     moved: InnerChange,
     made: Map,
-    gradients: tuple[Alike, Alike],
+    gradients: tuple[Tokens, Tokens],
     fan_out: int,
     activation: Activation,
 ) -> MatrixStep:
@@ -107,16 +110,19 @@ def activated(
     of slopes alone do not do.
     """
     above, below = gradients
-    if below.one <= 0 or not (moved.sign or any(moved.coefficients)):
-        return MatrixStep(NONE, mapped(forward(projection.back, projection.tokens), moved.rest))
-    tokens, inputs = projection.tokens, alike(projection.inputs)
+    tokens, inputs, back_map = projection.length, over_tokens(projection.inputs), projection.back
+    if below.one <= 0 or not (moved.sign or np.any(whole(moved.coefficients, tokens))):
+        return MatrixStep(NONE, forward(back_map, moved.rest, tokens))
+    if isinstance(back_map, Factors):
+        return _activated_by_place(projection, back_map, moved, made, gradients, fan_out, activation)
+    assert isinstance(back_map, LinearMap)
     found = _slopes(projection, made, above, activation)
-    back = projection.back.one_one
+    back = back_map.one_one
     entry = below.one / fan_out
     apart, every = moved.coefficients.one - moved.coefficients.two, moved.coefficients.two
     gram = found.own.scaled(apart * apart * entry).plus(found.all_, every * every * entry)
     gram = gram.plus(found.own_with_all, apart * every * entry)
-    coefficients = mapped(forward(projection.back, tokens), moved.coefficients)
+    coefficients = forward(back_map, moved.coefficients, tokens)
     if moved.sign:
         gram = gram.plus(found.sign, moved.sign**2)
         gram = gram.plus(found.sign_with_own, moved.sign * apart * math.sqrt(entry))
@@ -127,17 +133,50 @@ def activated(
         of_gradients = Alike(1.0, above.two / above.one)
         guess = solved(of_gradients, found.sign_with_gradient, tokens)
         coefficients = coefficients.plus(guess, back * moved.sign / math.sqrt(entry))
-    slope_two = projection.back.two_two
-    rest = mapped(LinearMap(back, 0.0, 0.0, slope_two, 0.0), moved.rest)
-    return MatrixStep(coefficients, rest.plus(gram, back))
+    return MatrixStep(coefficients, forward(back_map, moved.rest, tokens).plus(gram, back))
 
 
-def _slopes(projection: Projection, made: Map, above: Alike, activation: Activation) -> Slopes:
-    inputs = alike(projection.inputs)
+def _activated_by_place(
+    projection: Projection,
+    back: Factors,
+    moved: InnerChange,
+    made: Map,
+    gradients: tuple[Tokens, Tokens],
+    fan_out: int,
+    activation: Activation,
+) -> MatrixStep:
+    """The same with slopes as they are, place by place."""
+    above = whole(gradients[0], projection.length)
+    inputs = whole_of(projection.inputs)
+    size = np.sqrt(np.diag(inputs))
+    z = inputs * np.outer(np.sqrt(made.variance) / size, np.sqrt(made.variance) / size)
+    # Between the slopes and F's output is the last matrix: gradients above the slopes are so many times those there.
+    slopes = slope_squares(activation, gate=projection.name == "ffn_gate", z=z)
+    last = back.one / slopes
+    lengths = np.sqrt(last / fan_out)
+    found = through_units(
+        activation,
+        gate=projection.name == "ffn_gate",
+        z=z,
+        gradients=above * np.outer(lengths, lengths),
+        inputs=inputs,
+        coefficients=whole(moved.coefficients, projection.length),
+        sign=moved.sign,
+    )
+    factors = np.sqrt(np.outer(last, last))
+    tokens = projection.length
+    guess = solved(Whole(above * np.outer(lengths, lengths)), found.with_gradient, tokens)
+    coefficients = forward(back, moved.coefficients, tokens).plus(Whole(whole(guess, tokens) * factors))
+    gram = found.gram.plus(found.single, moved.scatter)
+    return MatrixStep(coefficients, forward(back, moved.rest, tokens).plus(Whole(gram.matrix * factors)))
+
+
+def _slopes(projection: Projection, made: Map, above: Tokens, activation: Activation) -> Slopes:
+    inputs = over_tokens(projection.inputs)
     # ReLU's slopes do not depend on the size of what it reads.
     variance = 1.0 if activation == "relu" else float(f"{made.variance:.3g}")
     return slopes(
-        projection.tokens,
+        projection.length,
         activation,
         projection.name == "ffn_gate",
         variance,
@@ -150,11 +189,11 @@ def _slopes(projection: Projection, made: Map, above: Alike, activation: Activat
 class _SublayerChange:
     """A sub-layer's output after an update at a rate of 1: Gram matrices of its change over tokens."""
 
-    own: Alike
+    own: Tokens
     """By its own matrices, its input as it was."""
-    amplified: Alike
+    amplified: Tokens
     """What it makes of the change at its input."""
-    total: Alike
+    total: Tokens
 
 
 class Carried:
@@ -172,70 +211,48 @@ class Carried:
         self.stack, self.rule, self.last_is_drawn = stack, rule, last_is_drawn
         self.tokens, self.width = stack.setting.tokens, stack.atoms.width
         reads = [*(applied.input for applied in stack.applied), stack.output]
-        arrived = [*(alike(one.input) for one in gradients.arrived), alike(at_output)]
-        self._back = np.zeros((len(reads), stack.atoms.count))
-        for row, read in zip(self._back, reads, strict=True):
-            row[: read.size] = read.gradient_coefficients
-        # Of what all tokens share, and of what they do not: changes of either kind stay so.
-        self._sizes = np.array([gradient.values(self.tokens) for gradient in arrived])
-        self._coefficients = np.zeros((stack.atoms.count, 2))
-        self._rests = np.zeros((stack.atoms.count, 2))
+        arrived = [*(over_tokens(one.input) for one in gradients.arrived), over_tokens(at_output)]
+        kept_in = Ledger if stack.atoms.places is None else LedgerByPlace
+        self._ledger = kept_in(stack.atoms, self.tokens, [read.gradient_coefficients for read in reads], arrived)
         self.learnt = self._learnt(gradients)
         self.moved = [
             self._move(number, applied, at)
             for number, (applied, at) in enumerate(zip(stack.applied, gradients.arrived, strict=True))
         ]
 
-    def gram(self, value: Moments) -> Alike:
+    def gram(self, value: Moments) -> Tokens:
         """E⟨δx_s, δx_t⟩ / d of a value of the stack, once every sub-layer below it has moved."""
         row = _change_coefficients(value)
-        return self._gram(row, self._by_gradient(row))
+        return self._ledger.gram(row, self._ledger.along(row))
 
-    def downhill(self, g: Alike) -> float:
+    def downhill(self, g: Tokens) -> float:
         """-Σ_t E⟨g_t, δy_t⟩ over all tokens: how much the loss falls, to first order. g: at the output."""
-        shared, apart = self._by_gradient(_change_coefficients(self.stack.output))[-1]
-        g_shared, g_apart = g.values(self.tokens)
-        return float(g_shared * shared + (self.tokens - 1) * g_apart * apart)
-
-    def _by_gradient(self, row: Array) -> Array:
-        """(inputs, 2): the coefficients of the gradients at all inputs, which are independent of one another."""
-        size = len(row)
-        by_gradient: Array = self._back[:, :size] @ (row[:, None] * self._coefficients[:size])
-        return by_gradient
-
-    def _gram(self, row: Array, by_gradient: Array) -> Alike:
-        shared, apart = (by_gradient**2 * self._sizes).sum(0) / self.width
-        one, two = row**2 @ self._rests[: len(row)]
-        return of_values(float(shared), float(apart), self.tokens).plus(Alike(float(one), float(two)))
+        along = self._ledger.along(_change_coefficients(self.stack.output))
+        return trace(g, self._ledger.at(along, -1), self.tokens)
 
     def _learnt(self, gradients: StackGradients) -> list[MatrixStep]:
         uses = self.stack.atoms.learnt
         steps = learnt_steps(self.rule, uses, gradients.learnt, self.width, self.tokens)
         for use, step in zip(uses, steps, strict=True):
-            self._put(use.atom, step)
+            self._ledger.put(use.atom, step)
         return steps
-
-    def _put(self, atom: int, step: MatrixStep) -> None:
-        self._coefficients[atom] = step.coefficients.values(self.tokens)
-        self._rests[atom] = step.rest
 
     def _move(self, number: int, applied: Applied, at: Arrived) -> _SublayerChange:
         row = _change_coefficients(applied.input)
-        by_gradient = self._by_gradient(row)
-        gram = self._gram(row, by_gradient)
+        along = self._ledger.along(row)
+        gram = self._ledger.gram(row, along)
         if applied.input.normed:
             # A norm takes off what lies along its input, and LayerNorm the mean: of what is random, a d-th each.
             gram = gram.scaled(1 - 2 / self.stack.atoms.scatter_width)
-        shared, apart = by_gradient[number]
-        at_input = of_values(float(shared), float(apart), self.tokens)
+        at_input = self._ledger.at(along, number)
         owns, brought = self._owns(applied, at), self._brought(applied, at_input, gram)
         last = self._last(applied, at)
         both = [one.plus(other) for one, other in zip(owns, brought, strict=True)]
         total = together(self._through(applied, at, both), last)
-        self._put(applied.atom, total)
-        g = alike(at.output)
+        self._ledger.put(applied.atom, total)
+        g = over_tokens(at.output)
 
-        def square(step: MatrixStep) -> Alike:
+        def square(step: MatrixStep) -> Tokens:
             return square_of(step, g, self.width, self.tokens)
 
         return _SublayerChange(
@@ -247,11 +264,11 @@ class Carried:
     def _owns(self, applied: Applied, at: Arrived) -> list[InnerChange]:
         activates = applied.site.kind == "feed_forward"
         return [
-            own(self.rule, projection, alike(g), self.width, self._outputs(applied), activated=activates)
+            own(self.rule, projection, over_tokens(g), self.width, self._outputs(applied), activated=activates)
             for projection, g in zip(applied.map.projections, at.projections, strict=True)
         ]
 
-    def _brought(self, applied: Applied, coefficients: Alike, gram: Alike) -> list[InnerChange]:
+    def _brought(self, applied: Applied, coefficients: Tokens, gram: Tokens) -> list[InnerChange]:
         return [through_matrix(projection, coefficients, gram) for projection in applied.map.projections]
 
     def _last(self, applied: Applied, at: Arrived) -> MatrixStep:
@@ -259,25 +276,26 @@ class Carried:
         made, kind = applied.map, applied.site.kind
         if kind != "feed_forward" and not self.last_is_drawn:
             return STILL
-        hidden, inputs = None, alike(made.last_inputs)
+        hidden, inputs = None, over_tokens(made.last_inputs)
         if kind == "feed_forward":
             x = applied.input
-            hidden = Hidden(self.stack.setting.activation, made.variance, x.p / x.q, made.last_mean / inputs.one**0.5)
+            mean = made.last_mean / made.last_inputs.one**0.5
+            hidden = Hidden(self.stack.setting.activation, made.variance, correlation(x.p, x.q), mean)
         return first_step(
-            self.rule, UpdatedMatrix(inputs, alike(at.output), made.last_width, self.width, hidden), self.tokens
+            self.rule, UpdatedMatrix(inputs, over_tokens(at.output), made.last_width, self.width, hidden), self.tokens
         )
 
     def _through(self, applied: Applied, at: Arrived, moved: list[InnerChange]) -> MatrixStep:
         """To F's output."""
         total, outputs = STILL, self._outputs(applied)
         for projection, one, g in zip(applied.map.projections, moved, at.projections, strict=True):
-            if one == UNMOVED:
+            if one is UNMOVED:
                 continue
             if applied.site.kind == "feed_forward":
-                gradients = (alike(at.output), alike(g))
+                gradients = (over_tokens(at.output), over_tokens(g))
                 step = activated(projection, one, applied.map, gradients, outputs, self.stack.setting.activation)
             else:
-                step = attended(projection, one, alike(g), outputs, last_is_drawn=self.last_is_drawn)
+                step = attended(projection, one, over_tokens(g), outputs, last_is_drawn=self.last_is_drawn)
             total = together(total, step)
         return total
 

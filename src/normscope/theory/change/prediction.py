@@ -7,13 +7,14 @@ import numpy as np
 
 from ...placement import Placement
 from ..backward import backward, loss_gradient
-from ..kernels import Array
+from ..mixing import Array
 from ..moments import Unpredictable
+from ..places import MOST
 from ..settings import ModelSetting, of_setting
 from ..stream import MomentStack, StreamSetting
 from .carried import Carried
 from .rules import UPDATES
-from .signs import alike
+from .tokens import over_tokens
 
 ONE_STACK = "theory follows an update through one stack, encoder or decoder, and not through both"
 
@@ -66,7 +67,7 @@ def change_of(placement: Placement, model: ModelSetting, setting: StreamSetting,
     _refuse(model)
     stack = MomentStack(placement, setting, follows=True)
     initial = of_setting(model.setting, placement)
-    stack.forward(initial.parts(placement, model.tokens, model.source))
+    stack.forward(initial.parts(placement, stack.tokens, model.source))
     if stack.atoms.remainders:
         raise Unpredictable("theory follows an update through layer-norm and rms-norm, and not through dyt and derf")
     at_output = loss_gradient(stack, model)
@@ -83,13 +84,17 @@ def change_of(placement: Placement, model: ModelSetting, setting: StreamSetting,
         total=_by_kind(stack, [moved.total.one * square for moved in carried.moved]),
         output=square * output.one,
         output_two=square * output.two,
-        loss=-update.rate * carried.downhill(alike(at_output)),
+        loss=-update.rate * carried.downhill(over_tokens(at_output)),
     )
 
 
 def _refuse(model: ModelSetting) -> None:
     if model.sequences > 1:
         raise Unpredictable(f"theory follows an update by one sequence, not by {model.sequences}")
+    if model.stack == "decoder" and model.tokens > MOST:
+        raise Unpredictable(
+            f"theory follows an update through a causal stack token by token, up to {MOST} of them, got {model.tokens}"
+        )
     if model.dropout:
         raise Unpredictable(f"theory follows an update without dropout, not with {model.dropout:g}")
 

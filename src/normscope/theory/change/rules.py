@@ -8,10 +8,14 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from ..kernels import Activation
-from ..mixing import Products
+from ..mixing import Entry, Products
 from ..moments import Use
-from .signs import NONE, Alike, Response, alike, rounded, sandwich, solved, square_root, to_gaussian, to_hidden, trace
+from ..places import whole_of
+from .signs import Response, rounded, to_gaussian, to_gaussian_by_place, to_hidden, to_hidden_by_place
+from .tokens import NONE, Tokens, Whole, over_tokens, polar, sandwich, solved, trace, whole
 
 UpdateRule = Literal["gradient", "sign", "orthogonal", "random"]
 UPDATES: dict[str, UpdateRule] = {
@@ -34,18 +38,18 @@ class Hidden(NamedTuple):
     """Inputs that are hidden units: their activation, and z's variance and correlation of two tokens."""
 
     activation: Activation
-    variance: float
-    correlation: float
-    mean: float
+    variance: Entry
+    correlation: Entry
+    mean: Entry
     """Of the units as the matrix reads them, over their root mean square."""
 
 
 class UpdatedMatrix(NamedTuple):
     """A matrix at its inputs."""
 
-    inputs: Alike
+    inputs: Tokens
     """E u_s u_t of an entry."""
-    gradient: Alike
+    gradient: Tokens
     """E⟨g_s, g_t⟩ at its outputs."""
     fan_in: int
     fan_out: int
@@ -56,8 +60,8 @@ class UpdatedMatrix(NamedTuple):
 class MatrixStep(NamedTuple):
     """How outputs move: -η times Σ_t `coefficients`_ts g_t, and a rest without covariance with any gradient."""
 
-    coefficients: Alike
-    rest: Alike
+    coefficients: Tokens
+    rest: Tokens
     """E of an entry's square, and of two tokens' product."""
 
 
@@ -86,25 +90,37 @@ def _gradient(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
 def _orthogonal(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
     """δW = -η s (G Gᵀ)^(-1/2) G, G = Γ Uᵀ of rank `tokens`: Γ K^(-1/2) (Uᵀ U)^(1/2) at the inputs, K = Γᵀ Γ."""
     scale = MUON_SCALE * math.sqrt(max(matrix.fan_in, matrix.fan_out))
-    # The root of an inner product is solved for with the gradients' own.
-    root = square_root(matrix.gradient, tokens)
-    size = square_root(matrix.inputs.scaled(matrix.fan_in), tokens)
-    return MatrixStep(solved(root, size, tokens).scaled(scale), NONE)
+    return MatrixStep(polar(matrix.inputs.scaled(matrix.fan_in), matrix.gradient, tokens).scaled(scale), NONE)
 
 
 def _sign(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
     """δW = -η sign G: every output moves by a sum over inputs."""
-    response = _response(matrix, tokens)
-    size, fan_in = math.sqrt(matrix.inputs.one), matrix.fan_in
-    responses = response.gram.scaled(matrix.inputs.one)
+    fan_in, entry = matrix.fan_in, matrix.gradient.scaled(1 / matrix.fan_out)
+    responses, with_gradient = _response(matrix, entry, tokens)
     gram = responses.scaled(fan_in * fan_in).plus(matrix.inputs.plus(responses, -1.0), fan_in)
-    entry = matrix.gradient.scaled(1 / matrix.fan_out)
-    covariance = response.with_gradient.scaled(fan_in * size * math.sqrt(entry.one))
+    covariance = with_gradient.scaled(fan_in)
     coefficients = solved(entry, covariance, tokens)
     return MatrixStep(coefficients, gram.plus(sandwich(coefficients, entry, tokens), -1.0))
 
 
-def _response(matrix: UpdatedMatrix, tokens: int) -> Response:
+def _response(matrix: UpdatedMatrix, entry: Tokens, tokens: int) -> Response:
+    """To the sign of gradients that are `entry` at one output."""
+    inputs = matrix.inputs
+    if isinstance(inputs, Whole):
+        gradients = whole(entry, tokens)
+        if matrix.hidden is None:
+            return to_gaussian_by_place(inputs.matrix, gradients)
+        activation, variance, correlation, mean = matrix.hidden
+        z = whole_of(Products(variance, correlation * np.sqrt(np.outer(variance, variance))))
+        return to_hidden_by_place(activation, z, inputs.matrix, mean * np.sqrt(np.diag(inputs.matrix)), gradients)
+    found = _response_of_alike(matrix, tokens)
+    return Response(
+        found.gram.scaled(inputs.one), found.with_gradient.scaled(math.sqrt(inputs.one) * math.sqrt(entry.one))
+    )
+
+
+def _response_of_alike(matrix: UpdatedMatrix, tokens: int) -> Response:
+    """For gradients and inputs of variance 1."""
     gradients = rounded(matrix.gradient.two / matrix.gradient.one)
     if matrix.hidden is None:
         return to_gaussian(tokens, rounded(matrix.inputs.two / matrix.inputs.one), gradients)
@@ -114,7 +130,7 @@ def _response(matrix: UpdatedMatrix, tokens: int) -> Response:
     return to_hidden(tokens, activation, variance, rounded(correlation), gradients, round(mean, 4))
 
 
-def square_of(step: MatrixStep, gradient: Alike, fan_out: int, tokens: int) -> Alike:
+def square_of(step: MatrixStep, gradient: Tokens, fan_out: int, tokens: int) -> Tokens:
     """The Gram matrix of a step's entries."""
     return sandwich(step.coefficients, gradient.scaled(1 / fan_out), tokens).plus(step.rest)
 
@@ -138,15 +154,16 @@ def learnt_steps(
     """
     squares: dict[Hashable, float] = defaultdict(float)
     for use, g in zip(uses, gradients, strict=True):
-        squares[use.number] += trace(alike(g), alike(use.value.products), tokens)
+        squares[use.number] += trace(over_tokens(g), over_tokens(use.value.products), tokens)
     return [
-        _step(rule, use, alike(g), squares[use.number], width, tokens) for use, g in zip(uses, gradients, strict=True)
+        _step(rule, use, over_tokens(g), squares[use.number], width, tokens)
+        for use, g in zip(uses, gradients, strict=True)
     ]
 
 
-def _step(rule: UpdateRule, use: Use, g: Alike, square: float, width: int, tokens: int) -> MatrixStep:
+def _step(rule: UpdateRule, use: Use, g: Tokens, square: float, width: int, tokens: int) -> MatrixStep:
     """square: E of the number's squared gradient, over all features where it has one for each."""
-    x, whole = alike(use.value.products), use.entries == 1
+    x, whole = over_tokens(use.value.products), use.entries == 1
     if rule == "random":
         return MatrixStep(NONE, x)
     if square <= 0:

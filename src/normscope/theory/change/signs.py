@@ -7,8 +7,6 @@ a matrix W with δW = -η sign G moves its output s by -η times as many respons
 Expectations over Gaussians that the tokens of a sequence share in part are means over fixed points. There is one set of
 points for a number of tokens, whatever the correlation, so that curves over depth are smooth and the same every time. A
 mean over points is one over tokens too: its error is below a hundredth.
-
-`Alike` is a matrix over the tokens of a sequence that treats all tokens alike: means over draws can tell no more.
 """
 
 import math
@@ -17,92 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import GATED, Activation, Array, activated, gate_slope, slope
-from ..mixing import LinearMap, Products
-
-
-class Alike(NamedTuple):
-    """A symmetric matrix over n tokens: `one` on its diagonal, `two` everywhere else.
-
-    A Gram matrix of values is E⟨x_s, x_t⟩ / d, one of gradients E⟨g_s, g_t⟩. As coefficients, value s has the sum over
-    tokens t of entry (t, s) times a vector of token t.
-    """
-
-    one: float
-    two: float
-
-    def plus(self, other: "Alike", factor: float = 1.0) -> "Alike":
-        return Alike(self.one + factor * other.one, self.two + factor * other.two)
-
-    def scaled(self, factor: float) -> "Alike":
-        return Alike(self.one * factor, self.two * factor)
-
-    def values(self, tokens: int) -> tuple[float, float]:
-        """Its eigenvalues: of what all tokens share, and of what they do not."""
-        return self.one + (tokens - 1) * self.two, self.one - self.two
-
-
-NONE = Alike(0.0, 0.0)
-_SMALLEST = 1e-9
-"""Of the larger eigenvalue: a smaller one is rounding of 0."""
-
-
-def alike(products: Products) -> Alike:
-    return Alike(products.one, products.two)
-
-
-def of_values(shared: float, apart: float, tokens: int) -> Alike:
-    """The matrix with these eigenvalues; of a single token there is only the first."""
-    if tokens == 1:
-        return Alike(shared, 0.0)
-    two = (shared - apart) / tokens
-    return Alike(two + apart, two)
-
-
-def product(left: Alike, right: Alike, tokens: int) -> Alike:
-    """Matrices of this kind commute."""
-    (a, b), (c, d) = left.values(tokens), right.values(tokens)
-    return of_values(a * c, b * d, tokens)
-
-
-def sandwich(coefficients: Alike, gram: Alike, tokens: int) -> Alike:
-    """The Gram matrix of sums with these coefficients: Qᵀ K Q."""
-    return product(product(coefficients, coefficients, tokens), gram, tokens)
-
-
-def solved(gram: Alike, covariance: Alike, tokens: int) -> Alike:
-    """The coefficients Q of the best linear guess, K Q = C, 0 where K is."""
-    known, wanted = gram.values(tokens), covariance.values(tokens)
-    least = _SMALLEST * max(abs(value) for value in known)
-    shared, apart = (c / k if k > least else 0.0 for k, c in zip(known, wanted, strict=True))
-    return of_values(shared, apart, tokens)
-
-
-def square_root(gram: Alike, tokens: int) -> Alike:
-    shared, apart = (math.sqrt(max(0.0, value)) for value in gram.values(tokens))
-    return of_values(shared, apart, tokens)
-
-
-def trace(left: Alike, right: Alike, tokens: int) -> float:
-    """Σ_st left_st right_st."""
-    return tokens * (left.one * right.one + (tokens - 1) * left.two * right.two)
-
-
-def forward(back: LinearMap, tokens: int) -> LinearMap:
-    """The adjoint of a map of gradients: what the same map, forward, makes of Gram matrices and of coefficients.
-
-    ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ have one second moment, so that Σ_st of the products of both Gram matrices is the same on
-    either side.
-    """
-    one_one, one_two, two_one, two_two, apart = back
-    others = tokens - 1
-    return LinearMap(one_one, others * two_one, one_two / others if others else 0.0, two_two, apart)
-
-
-def mapped(map_: LinearMap, matrix: Alike) -> Alike:
-    one, two = matrix
-    return Alike(map_.one_one * one + map_.one_two * two, map_.two_one * one + map_.two_two * two)
-
+from ..kernels import GATED, Activation, activated, gate_slope, slope
+from ..mixing import Array
+from .tokens import Alike, Tokens, Whole, powered
 
 _VALUES = 24_000
 """Of one set, over all of its tokens."""
@@ -150,26 +65,27 @@ _LEAST = 1e-12
 
 
 class Response(NamedTuple):
-    """For gradients and inputs of variance 1."""
-
-    gram: Alike
+    gram: Tokens
     """Of responses at two tokens."""
-    with_gradient: Alike
+    with_gradient: Tokens
     """E g_t · response_s."""
 
 
 @lru_cache(maxsize=4096)
 def to_gaussian(tokens: int, inputs: float, gradients: float) -> Response:
-    """Of Gaussian inputs, given both correlations: √(2/π) Σg / √(gᵀ Σ g), Σ the inputs' covariance."""
+    """Of Gaussian inputs and gradients of variance 1 and those correlations: √(2/π) Σg / √(gᵀ Σ g), Σ the inputs'
+    covariance."""
     g = normals(tokens, gradients, _GRADIENT)
     found = _to_gaussian(g, inputs)
     return Response(mean_product(found, found), mean_product(g, found))
 
 
-def _to_gaussian(g: Array, inputs: float) -> Array:
-    covariance = (1 - inputs) * g + inputs * g.sum(1, keepdims=True)
+def _to_gaussian(g: Array, inputs: float | Array) -> Array:
+    by_place = isinstance(inputs, np.ndarray)
+    covariance = g @ inputs if by_place else (1 - inputs) * g + inputs * g.sum(1, keepdims=True)
     square = np.maximum((g * covariance).sum(1, keepdims=True), 0.0)
-    unit: Array = np.divide(covariance, np.sqrt(square), out=np.zeros_like(g), where=square > _LEAST)
+    least = _LEAST * float(square.max()) if by_place else _LEAST
+    unit: Array = np.divide(covariance, np.sqrt(square), out=np.zeros_like(g), where=square > least)
     return math.sqrt(2 / math.pi) * unit
 
 
@@ -250,3 +166,88 @@ def slopes(tokens: int, activation: Activation, gate: bool, variance: float, inp
 def _both_ways(left: Array, right: Array) -> Alike:
     """Twice the product of two different values: what their sum's Gram matrix has of them."""
     return mean_product(left, right).scaled(2.0)
+
+
+def normals_by_place(gram: Array, seed: int) -> Array:
+    """(S, tokens) with that covariance."""
+    found: Array = _whitened(len(gram), seed) @ powered(gram, 0.5)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _whitened(tokens: int, seed: int) -> Array:
+    drawn = normals(tokens, 0.0, seed)
+    found: Array = drawn @ powered(mean_by_place(drawn, drawn).matrix, -0.5)
+    return found
+
+
+def mean_by_place(left: Array, right: Array) -> Whole:
+    """E left_s right_t; (S, tokens) each."""
+    return Whole(left.T @ right / len(left))
+
+
+def to_gaussian_by_place(inputs: Array, gradients: Array) -> Response:
+    """As `to_gaussian`, of inputs and gradients with those Gram matrices."""
+    g = normals_by_place(gradients, _GRADIENT)
+    found = _to_gaussian(g, inputs)
+    return Response(mean_by_place(found, found), mean_by_place(g, found))
+
+
+def to_hidden_by_place(activation: Activation, z: Array, inputs: Array, mean: Array, gradients: Array) -> Response:
+    """As `to_hidden`: z with that Gram matrix, whose units have those squares (the diagonal of `inputs`) and means."""
+    values = normals_by_place(z, _OWN)[:_INPUTS]
+    units = activated(activation, values)
+    if activation in GATED:
+        units = units * normals_by_place(z, _GATE)[:_INPUTS]
+    units = units - units.mean(0)
+    size = np.sqrt(np.maximum(np.diag(inputs) - mean**2, 0.0) / np.maximum(np.square(units).mean(0), _TINY))
+    units = units * size + mean
+    g, count = normals_by_place(gradients, _GRADIENT)[:_GRADIENTS], len(units)
+    found = np.sign(g @ units.T) @ units / count
+    gram = mean_by_place(found, found).plus(mean_by_place(units, units), -1 / count).scaled(1 / (1 - 1 / count))
+    return Response(gram, mean_by_place(g, found))
+
+
+_TINY = 1e-300
+
+
+class Passed(NamedTuple):
+    """What hidden units let through of what moves before them, as `Slopes` says, and what of it goes along b."""
+
+    gram: Whole
+    with_gradient: Whole
+    """E b_t · what is let through at s."""
+    single: Whole
+    """E φ'_s φ'_t u_s u_t of single inputs, less the same of their mean response."""
+
+
+def slope_squares(activation: Activation, *, gate: bool, z: Array) -> Array:
+    """(tokens,) E φ'² over the points that `through_units` takes."""
+    first, second = normals_by_place(z, _OWN), normals_by_place(z, _GATE)
+    found = gate_slope(activation, first, second) if gate else slope(activation, first)
+    squares: Array = np.square(found).mean(0)
+    return squares
+
+
+def through_units(
+    activation: Activation,
+    *,
+    gate: bool,
+    z: Array,
+    gradients: Array,
+    inputs: Array,
+    coefficients: Array,
+    sign: float,
+) -> Passed:
+    """Of changes: those coefficients of the gradients below the activation, and so much of the response to their sign.
+
+    gradients: the Gram matrix of b, above the slopes. inputs: of an entry of what the matrix reads.
+    """
+    first, second = normals_by_place(z, _OWN), normals_by_place(z, _GATE)
+    found = gate_slope(activation, first, second) if gate else slope(activation, first)
+    b = normals_by_place(gradients, _GRADIENT)
+    g = found * b
+    response = found * _to_gaussian(g, inputs) if sign else np.zeros_like(g)
+    moved = found * (g @ coefficients) + sign * response
+    single = Whole(mean_by_place(found, found).matrix * inputs).plus(mean_by_place(response, response), -1.0)
+    return Passed(mean_by_place(moved, moved), mean_by_place(b, sign * response), single)

@@ -1,0 +1,228 @@
+"""Attention where each place has moments of its own: linear algebra over places of queries and places of keys."""
+
+# K = places of queries, S = places of keys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .mixing import Array, Entry, Products, softmax_square, squared
+from .places import ByPlace, Places, whole_of
+from .sublayers import NOTHING_INSIDE, Map, Projection, _InsideF, inner_scales
+
+
+def attention_by_place(
+    x: Products,
+    source: Products,
+    *,
+    width: int,
+    places: Places,
+    keys: Places,
+    query_std: float,
+    key_std: float,
+    value_std: float,
+    output_std: float,
+    inside: _InsideF = NOTHING_INSIDE,
+) -> Map:
+    """F(x) as `attention` has it, of queries at `places`, which see `keys`."""
+
+    def projected(read: Products, std: float, name: str, at: Places) -> tuple[Products, tuple[Entry, Entry]]:
+        into = width * std * std
+        made = read.scaled(into)
+        scales = squared(inner_scales(inside, name, width, made, places=at)[0]) if name in inside else (1.0, 1.0)
+        return _by_scales(made, scales), scales
+
+    value, value_scales = projected(source, value_std, "value", keys)
+    draws = bool(query_std and key_std)
+    query, query_scales = projected(x, query_std, "query", places) if draws else (x.scaled(0.0), (1.0, 1.0))
+    key, key_scales = projected(source, key_std, "key", keys) if draws else (source.scaled(0.0), (1.0, 1.0))
+    attending = Attending(places, keys, query, key, width)
+    inputs = attending.forward(value)
+    output_scales = (1.0, 1.0)
+    if "output" in inside:
+        output_scales = squared(inner_scales(inside, "output", width, inputs, places=places)[0])
+        inputs = _by_scales(inputs, output_scales)
+    out = width * output_std * output_std
+
+    def through(
+        back: Callable[[Products], Products], forward: Callable[[Array], Array], scales: tuple[Entry, Entry]
+    ) -> ByPlace:
+        return ByPlace(
+            lambda g: _by_scales(back(_by_scales(g, output_scales)), scales),
+            lambda changed: forward(changed * scales[1]) * output_scales[1],
+        )
+
+    to_value = through(
+        lambda g: attending.to_value(g, out), lambda changed: attending.of_values(changed, out), value_scales
+    )
+    projections: tuple[Projection, ...] = (Projection("value", to_value, source, keys, width * value_std**2),)
+    if draws:
+        to_query = through(
+            lambda g: attending.to_query(g, value, out),
+            lambda changed: attending.of_queries(changed, value, out),
+            query_scales,
+        )
+        to_key = through(
+            lambda g: attending.to_key(g, value, query, out),
+            lambda changed: attending.of_keys(changed, value, query, out),
+            key_scales,
+        )
+        projections += (
+            Projection("query", to_query, x, places, width * query_std**2, True),
+            Projection("key", to_key, source, keys, width * key_std**2),
+        )
+    output = inputs.scaled(out)
+    silent = () if draws else ("query", "key")
+    return Map(output, 4 * output.one * output.one, projections, silent, "output", inputs, width)
+
+
+def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
+    one, two = scales
+    return Products(products.one * one, products.two * two, products.apart * two)
+
+
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """Queries at some places, which see keys at others: weights that are uniform but for what logits do.
+
+    Logits are Gaussian over W_Q and W_K, with the covariance of queries times that of keys. What they add to the
+    products of weights is taken to first order, with all moments as they are, times how much more of the like a softmax
+    over independent logits makes beyond the first order.
+    """
+
+    queries: Places
+    keys: Places
+    logits: Products
+    """Covariance of queries, per unit of that of keys; 0 where nothing is drawn."""
+    key: Products
+    width: int
+
+    def forward(self, value: Products) -> Products:
+        """Products of what is mixed."""
+        seen = self.keys.seen
+        plain = seen @ self.keys.means(value.one, value.two) @ seen.T
+        more = self._apart(value)
+        grown = self._grown()
+        one = np.diag(plain) + self.logits.one * grown.one * np.diag(more)
+        return Products(one, plain + self.logits.two * grown.two * more, seen @ value.apart @ seen.T)
+
+    def to_value(self, g: Products, factor: float) -> Products:
+        """Gradients at what is mixed to those at values."""
+        taken, grown = self._taken, self._grown()
+        plain = taken.T @ self.queries.means(g.one, g.two) @ taken
+        both = Products(g.one * self.logits.one * grown.one, g.two * self.logits.two * grown.two)
+        more = self._back(both, self.key)
+        apart = taken.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ taken
+        return Products(np.diag(plain) + more.one, plain + more.two, apart).scaled(factor)
+
+    def of_values(self, changed: Array, factor: float) -> Array:
+        """What changes of values make of what is mixed: of both their Gram matrix, or coefficients."""
+        seen, more = self.keys.seen, self._together(_as_products(changed), self.key)
+        return factor * (seen @ changed @ seen.T + whole_of(self.logits) * whole_of(self._grown()) * more)
+
+    def of_queries(self, changed: Array, value: Products, factor: float) -> Array:
+        found: Array = factor * changed * whole_of(self._passed()) * self._apart(value)
+        return found
+
+    def of_keys(self, changed: Array, value: Products, query: Products, factor: float) -> Array:
+        return factor * whole_of(query) * whole_of(self._passed()) * self._together(value, _as_products(changed))
+
+    def to_query(self, g: Products, value: Products, factor: float) -> Products:
+        more, passed = self._apart(value), self._passed()
+        return Products(g.one * passed.one * np.diag(more), g.two * passed.two * more).scaled(factor)
+
+    def to_key(self, g: Products, value: Products, query: Products, factor: float) -> Products:
+        passed = self._passed()
+        both = Products(g.one * query.one * passed.one, g.two * query.two * passed.two)
+        return self._back(both, value).scaled(factor)
+
+    @property
+    def _taken(self) -> Array:
+        """(K, S) What each single key has of all queries of a place."""
+        return self.queries.tokens[:, None] * self.keys.seen / self.keys.tokens
+
+    def _apart(self, value: Products) -> Array:
+        """(K, K) Σ_jj' w_ij w_i'j' of values less their mean, times keys less theirs.
+
+        Both are made of the same tokens, of which inner products scatter by a d-th of their squares.
+        """
+        key, gaps = self.key, np.sqrt(self._gap(value) * self._gap(self.key))
+        return self._together(value, key) + np.outer(gaps, gaps) / self.width
+
+    def _together(self, value: Products, key: Products) -> Array:
+        """The same of wide tokens."""
+        seen = self.keys.seen
+        values, keys = (self.keys.means(x.one, x.two) for x in (value, key))
+        every = seen @ self.keys.means(value.one * key.one, value.two * key.two) @ seen.T
+        first = ((seen @ values) * (seen @ keys)) @ seen.T
+        # Coefficients of a change are not the same both ways.
+        second = seen @ ((values @ seen.T) * (keys @ seen.T))
+        found: Array = every - first - second + (seen @ values @ seen.T) * (seen @ keys @ seen.T)
+        return found
+
+    def _gap(self, x: Products) -> Array:
+        """(K,) Σ_j w_ij ‖x_j‖² of what a query sees, less the mean of it."""
+        seen = self.keys.seen
+        means = ((seen @ self.keys.means(x.one, x.two)) * seen).sum(1)
+        gap: Array = np.maximum(seen @ x.one - means, 0.0)
+        return gap
+
+    def _back(self, g: Products, x: Products) -> Products:
+        """Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the adjoint of `_apart`."""
+        seen, taken = self.keys.seen, self._taken
+        gram = self.queries.means(g.one, g.two)
+        mixed = seen @ self.keys.means(x.one, x.two)
+        every = taken.T @ gram @ taken
+        one_sided = taken.T @ (mixed * (gram @ taken))
+        rest = taken.T @ (gram * (mixed @ seen.T)) @ taken - one_sided - one_sided.T
+        weights = self.queries.tokens[:, None] * gram * self.queries.tokens
+        wide = float((weights * self._together(x, self.key)).sum())
+        scatter = float((weights * self._apart(x)).sum()) / wide if wide else 1.0
+        return Products(np.diag(every) * x.one + np.diag(rest), every * x.two + rest).scaled(scatter)
+
+    def _sharp(self) -> tuple[Products, Products, Products, Products]:
+        """Of one query and of two: how many keys they share, Σ w² over them, what it is without logits, and to first
+        order beyond that."""
+        keys = self._counts
+        shared = np.minimum.outer(keys, keys)
+        gap = self._gap(self.key) * keys / np.maximum(keys - 1, 1)
+        gaps = np.where(np.less_equal.outer(keys, keys), gap[:, None], gap[None, :])
+        variance = Products(self.logits.one * gap, np.clip(self.logits.two * gaps, 0.0, None))
+        square = Products(
+            softmax_square(keys.astype(int), variance.one), softmax_square(shared.astype(int), variance.two)
+        )
+        return Products(keys, shared), square, Products(1 / keys, 1 / shared), variance
+
+    @property
+    def _counts(self) -> Array:
+        if len(self.keys.tokens) == 1:
+            return np.full(self.queries.count, self.keys.tokens[0])
+        return self.queries.keys
+
+    def _grown(self) -> Products:
+        """By how much the first order in the logits' variance falls short."""
+        if not self._draws:
+            return Products(*(np.zeros_like(part) for part in (self.logits.one, self.logits.two)))
+
+        def ratio(keys: Array, square: Array, plain: Array, variance: Array) -> Array:
+            first = variance * (1 - plain) * plain
+            return np.divide(square - plain, first, out=np.ones_like(first), where=first > 1e-9 * plain)
+
+        return Products(*(ratio(*parts) for parts in list(zip(*self._sharp(), strict=True))[:2]))
+
+    def _passed(self) -> Products:
+        """How much more than uniform weights the softmax lets through to its logits: as Σ w² (1 - Σ w²) grows."""
+
+        def ratio(keys: Array, square: Array, plain: Array, variance: Array) -> Array:
+            left = np.divide(1 - square, 1 - plain, out=np.ones_like(plain), where=plain < 1)
+            return square / plain * left
+
+        return Products(*(ratio(*parts) for parts in list(zip(*self._sharp(), strict=True))[:2]))
+
+    @property
+    def _draws(self) -> bool:
+        return bool(np.any(self.logits.one))
+
+
+def _as_products(gram: Array) -> Products:
+    return Products(np.diag(gram), gram)
