@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 87_046,
-    "lines of normscope": 67_998,
+    "lines": 87_098,
+    "lines of normscope": 68_050,
     "files": 593,
     "import lines, %": 7.13,
     "public nouns": 887,

@@ -126,7 +126,7 @@ def test_weights_are_drawn_as_the_placement_wants_them() -> None:
 
 
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-@pytest.mark.parametrize("placement", ["peri-ln", "rezero"])
+@pytest.mark.parametrize("placement", ["peri-ln", "rezero", "mhc"])
 def test_copies_and_pickles_are_whole(way, placement: str) -> None:
     model = perturb(normscope.transplant(GPT(), placement, inputs=ids()))
     other = way(model)
@@ -140,7 +140,7 @@ def test_copies_and_pickles_are_whole(way, placement: str) -> None:
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("placement", ["deepnorm", "peri-ln"])
+@pytest.mark.parametrize("placement", ["peri-ln", "mhc"])
 def test_activation_checkpointing_gives_the_same_gradients(placement: str, reentrant: bool) -> None:
     model = perturb(normscope.transplant(GPT(), placement, inputs=ids()))
 
@@ -152,3 +152,75 @@ def test_activation_checkpointing_gives_the_same_gradients(placement: str, reent
 
     plain = gradients(model, loss_of(logits(False)))
     assert_same(gradients(model, loss_of(logits(True))), plain)
+
+
+def twin(model: GPT, placement: str) -> nn.Module:
+    """`normscope.place` of the model's own modules, with all that the formula asks for set to what the model has."""
+    rows = [(block.attn, block.mlp) for block in model.blocks]
+    made = normscope.place(placement, rows, width=32, initialisation="keep", heads=4, norm_epsilon=1e-5).double()
+    with torch.no_grad():
+        for ours, block in zip(made.stack.blocks, model.blocks, strict=True):
+            for kind in ours.kinds:
+                sublayer = getattr(ours, kind)
+                _set(sublayer.norm, sublayer.placed, block, kind)
+            _set(nn.Module(), ours.placed, block, "block")
+        _set(made.stack.start.norm, made.stack.start.placed, model.blocks[0], "start")
+        _set(made.stack.finish.norm, made.stack.finish.placed, model.blocks[-1], "finish")
+        if hasattr(made.stack.finish.norm, "main") and ("finish", "main") not in applied(model.blocks[-1]):
+            made.stack.finish.norm.main.load_state_dict(model.final.state_dict())
+    return made
+
+
+def applied(block: nn.Module) -> dict[tuple[str, str], nn.Module]:
+    """The formula's norms in a block, those of the model among them."""
+    added = {
+        (place, name): norm
+        for place in block.placed.places
+        for name, norm in getattr(block.placed, place).norms.items()
+    }
+    return {**block.wiring.reused, **added}
+
+
+def _set(norms: nn.Module, numbers: nn.Module, block: nn.Module, place: str) -> None:
+    for name, norm in norms.named_children():
+        if (place, name) in applied(block):
+            norm.load_state_dict(applied(block)[place, name].state_dict())
+    for name, number in numbers.items():
+        number.copy_(getattr(block.placed, place).numbers[name])
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        "residual",
+        "hyper-connections",
+        "mhc",
+        "attn-res",
+        "attn-res-block",
+        "denseformer",
+        "x0-residual",
+        "variance-gate",
+    ],
+)
+def test_streams_and_histories_are_those_of_place(placement: str) -> None:
+    """Five updates in float64 of both, which share no line between the formula and the tensors."""
+    torch.manual_seed(0)
+    model = perturb(normscope.transplant(GPT(blocks=4), placement, inputs=ids())).double()
+    # Its sub-layers are the model's own, so that it must be a copy.
+    other = copy.deepcopy(model)
+    theirs = twin(other, placement)
+
+    def expected() -> Tensor:
+        hidden = theirs(other.table(ids()))
+        return other.head(hidden)
+
+    weights = [*theirs.parameters(), other.table.weight]
+    ours = torch.optim.SGD(model.parameters(), lr=0.05)
+    own = torch.optim.SGD(list({id(one): one for one in weights}.values()), lr=0.05)
+    for _ in range(5):
+        outputs, wanted = model(ids()), expected()
+        torch.testing.assert_close(outputs, wanted, rtol=1e-9, atol=1e-9)
+        for optimizer, logits in ((ours, outputs), (own, wanted)):
+            optimizer.zero_grad()
+            loss_of(logits).backward()
+            optimizer.step()

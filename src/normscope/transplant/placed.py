@@ -6,7 +6,8 @@ deep copies, pickles and the hooks of FSDP then go on as for any module.
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,7 +158,7 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
         added: Added = self.placed  # type: ignore[assignment]
         count = len(wiring.program.inputs)
         entered = wiring.seat.find(args, kwargs)
-        streams = entered.chunk(count) if count > 1 else (entered,)
+        streams = _unpacked(entered, count)
         run = Run(wiring.program, streams, wiring.norms(added), added.number)
         mode = Following(run, streams[0], wiring.name, passes_norms=wiring.passes_norms)
         args, kwargs = wiring.seat.put(args, kwargs, streams[0])
@@ -169,12 +170,48 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
                 f"{len(run.program.reads)} sub-layers; a sum within a fused kernel cannot be seen"
             )
         left = run.outputs()
-        output, found = mode.given_back(output, torch.cat(left) if len(left) > 1 else left[0])
+        output, found = mode.given_back(output, _packed(left))
         if not found:
             raise TransplantRefused(f"{wiring.name}: what it returns is not the sum that was followed through it")
         return output
 
     return forward
+
+
+_HANDED: list[tuple[Tensor, Sequence[Tensor]]] | None = None
+"""While `handed_on` lasts: what left blocks, packed and as it was."""
+
+
+def _packed(streams: Sequence[Tensor]) -> Tensor:
+    """Several streams as one tensor, which whatever stands between blocks hands on: one batch after the other."""
+    if len(streams) == 1:
+        return streams[0]
+    packed = torch.cat(list(streams))
+    if _HANDED is not None:
+        _HANDED.append((packed, streams))
+    return packed
+
+
+def _unpacked(entered: Tensor, count: int) -> Sequence[Tensor]:
+    if count > 1 and _HANDED is not None:
+        for packed, streams in _HANDED:
+            if len(streams) == count and (packed is entered or torch.equal(packed, entered)):
+                return streams
+    return entered.chunk(count) if count > 1 else (entered,)
+
+
+@contextmanager
+def handed_on() -> Iterator[None]:
+    """Streams come from block to block as they were, wherever the tensor that they are packed in arrives unchanged.
+
+    For whoever reads the operations of a pass, to whom packing would hide that they are the same streams.
+    """
+    global _HANDED
+    _HANDED = []
+    try:
+        yield
+    finally:
+        _HANDED = None
 
 
 _FORWARDS = {"block": _forward_of_block, "norm": _forward_of_norm}

@@ -33,6 +33,8 @@ class Later:
     arguments: tuple[Any, ...] = ()
     shape: tuple[int, ...] = ()
     """Of a parameter."""
+    order: int = field(default_factory=count().__next__)
+    """Its place among all that a formula computes."""
 
     def __add__(self, other: Any) -> "Later":
         return Later(operator.add, (self, other))
@@ -157,7 +159,7 @@ class Program:
     steps: tuple[tuple[Step, ...], ...]
     size: int
     norms: tuple[tuple[Part, str], ...] = field(default=())
-    """Every norm of a sub-layer, with its role: before F, after F, or outer, of a sum with F."""
+    """Every norm, with its role: before F, after F, outer, of a sum with F, or key, of attention over depth."""
 
 
 def programs(
@@ -203,46 +205,58 @@ def _renewed(state: State, values: Iterator[Later]) -> State:
 
 
 def _program(inputs: Sequence[Later], branches: Sequence[Later], outputs: Sequence[Later]) -> Program:
-    numbers = count()
-    at: dict[int, int] = {id(value): next(numbers) for value in (*inputs, *branches)}
-    done = {id(value) for value in inputs}
-    pieces = []
+    levels: dict[int, int] = {id(value): 0 for value in inputs}
+    found: list[Later] = []
     norms: dict[Part, str] = {}
-    for k, wanted in enumerate([*((branch.arguments[0],) for branch in branches), tuple(outputs)]):
-        steps: list[Step] = []
-        for value in wanted:
-            _compute(value, at, done, steps, numbers, norms)
-        pieces.append(tuple(steps))
-        done |= {id(branches[k])} if k < len(branches) else set()
+    for number, branch in enumerate(branches):
+        if _level(branch.arguments[0], levels, found, norms) > number:
+            raise UnfitFormula(f"{branch.arguments[1]} reads what comes of it")
+        levels[id(branch)] = number + 1
+    for value in outputs:
+        _level(value, levels, found, norms)
+    # In the formula's own order, each as soon as the branches that it is computed from are known.
+    found.sort(key=lambda value: value.order)
+    slots = {id(value): at for at, value in enumerate([*inputs, *branches, *found])}
     return Program(
-        inputs=tuple(at[id(value)] for value in inputs),
-        branches=tuple(at[id(value)] for value in branches),
-        reads=tuple(at[id(branch.arguments[0])] for branch in branches),
-        outputs=tuple(at[id(value)] for value in outputs),
-        steps=tuple(pieces),
-        size=next(numbers),
+        inputs=tuple(slots[id(value)] for value in inputs),
+        branches=tuple(slots[id(value)] for value in branches),
+        reads=tuple(slots[id(branch.arguments[0])] for branch in branches),
+        outputs=tuple(slots[id(value)] for value in outputs),
+        steps=tuple(
+            tuple(
+                Step(slots[id(value)], value.function, _slotted(value.arguments, slots))
+                for value in found
+                if levels[id(value)] == piece
+            )
+            for piece in range(len(branches) + 1)
+        ),
+        size=len(slots),
         norms=tuple(norms.items()),
     )
 
 
-def _compute(
-    value: Any, at: dict[int, int], done: set[int], steps: list[Step], numbers: Iterator[int], norms: dict[Part, str]
-) -> Any:
-    """A value's slot, once all that it is computed from has one; tuples part by part, constants as they are."""
+def _level(value: Any, levels: dict[int, int], found: list[Later], norms: dict[Part, str]) -> int:
+    """How many branches have to be known before a value can be computed; what it is computed from is found too."""
     if isinstance(value, tuple):
-        return tuple(_compute(part, at, done, steps, numbers, norms) for part in value)
+        return max((_level(part, levels, found, norms) for part in value), default=0)
+    if isinstance(value, NormOf):
+        norms.setdefault(value.part, "key")
     if not isinstance(value, Later):
-        return value
-    if id(value) not in done:
+        return 0
+    if id(value) not in levels:
         if value.function == "branch":
             raise UnfitFormula(f"{value.arguments[1]} comes into what an earlier sub-layer reads")
-        arguments = tuple(_compute(part, at, done, steps, numbers, norms) for part in value.arguments)
+        levels[id(value)] = _level(value.arguments, levels, found, norms)
+        found.append(value)
         if value.function == "norm":
             norms.setdefault(value.arguments[0], _role(value.arguments[1], value.arguments[0][0]))
-        at[id(value)] = next(numbers)
-        steps.append(Step(at[id(value)], value.function, arguments))
-        done.add(id(value))
-    return Slot(at[id(value)])
+    return levels[id(value)]
+
+
+def _slotted(value: Any, slots: Mapping[int, int]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_slotted(part, slots) for part in value)
+    return Slot(slots[id(value)]) if isinstance(value, Later) else value
 
 
 def _role(x: Any, kind: str) -> str:

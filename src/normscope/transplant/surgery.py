@@ -20,7 +20,7 @@ from ..placement import Placement
 from ..placement.reading import read
 from ..placement.symbol import SymbolEnd, SymbolSublayer
 from .following import TransplantRefused
-from .placed import PLACED, Added, AddedPart, Wiring, seat_of, swap, swap_back
+from .placed import PLACED, Added, AddedPart, Wiring, handed_on, seat_of, swap, swap_back
 from .plan import BlockPlan, StackPlan, chosen_stacks, plan
 from .program import Part
 from .weights import draw, marked, matrices_in, reset
@@ -228,7 +228,8 @@ def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
 def _prove(model: nn.Module, inputs: Inputs, stacks: Any, plans: list[StackPlan]) -> None:
     """Let the doctor read the result. Raises TransplantRefused where it does not name the target in every block."""
     try:
-        after = find_stacks(model, inputs)
+        with handed_on():
+            after = find_stacks(model, inputs)
     except ValueError as error:
         cause = error.__cause__
         if isinstance(cause, TransplantRefused):
