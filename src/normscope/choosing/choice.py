@@ -1,8 +1,8 @@
 """The evidence for one model: what is supported, contradicted, undecided and not known, the nearest first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from ..placement import named, registered
 from ..settings.tables import check_choice, spelled
@@ -211,12 +211,3 @@ def _published(case: ModelToTrain, placements: Sequence[str]) -> list[Published]
         return min((max(case.blocks / blocks, blocks / case.blocks) for blocks in one.blocks), default=float("inf"))
 
     return sorted(found, key=away)
-
-
-def plain(choice: EvidenceForModel) -> dict[str, Any]:
-    """As docs/choosing.md describes it under "As data"."""
-    found = asdict(choice)
-    del found["settings"]
-    for one, measured in zip(found["measured"], choice.measured, strict=True):
-        one["scale"] = measured.scale
-    return found

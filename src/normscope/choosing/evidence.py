@@ -186,8 +186,12 @@ class Published:
     """Of the models that it was measured on, for a stack; empty where not known."""
     width: Sequence[int] = ()
     tokens: float | None = None
-    checked: Literal["read", "second-hand", "unverified"]
-    """Whether we read it at the place cited, in another text, or know it from memory."""
+    checked: Literal["read", "second-hand"]
+    """Whether we read it at the place cited, or in another text."""
+    peak_lr: float | None = None
+    """Of a recipe: with which this model was trained, whether or not another would be better."""
+    warmup: str = ""
+    """Of a recipe, in words: "1 % of the updates"."""
 
 
 _PUBLISHED = Path(__file__).with_name("published.toml")

@@ -40,8 +40,11 @@ $ normscope choose --model decoder-only --blocks 24 --width 1024 --optimizer muo
 $ normscope choose peri-ln deepnorm --model decoder-only --blocks 24 --width 1024 --optimizer muon --json
 ```
 
-Names of placements limit the answer to these; `--json` prints [the same as data](#as-data), with the place of every
-number in its file. In Python, [`normscope.choose`](python.md#choose) gives the same.
+It begins with what we would do, in three lines: placement, peak rate and warm-up, each with how sure that is and what
+would make it surer. Evidence of ours counts there where its size is near, else the nearest recipe of others that we
+read; all that is known stands below. Names of placements limit the answer to these; `--json` prints [the same as
+data](#as-data), with the place of every number in its file. In Python, [`normscope.choose`](python.md#choose) gives the
+same.
 
 **How the evidence is ranked.** A result counts for a model of the same kind under the same optimiser (Adam and AdamW
 count for one another); under another, or in another kind of model, it is named and decides nothing. What counts is
@@ -74,10 +77,11 @@ _AS_DATA = """\
 `normscope choose --json` prints one object: `case`; `measured`, a list of results that count (`setting`, with what was
 trained; `distance`, the model's depth, width and tokens over the result's; `optimizers`; `scale`); `answers`, for every
 `question` its `claims` (`placement`, `group`, `disagree`, `findings`, `elsewhere`); `rates`, `depths`, `advice`,
-`theory` and `published`. A finding has `mean`, `half_width` of the 95 % interval (null for one seed), `seeds`, `answer`
-(its own verdict), `note`, `learned` (false where no run came well below the unigram baseline), `setting`, and
-`source`: JSON pointers into `results/RESULT/results.json`, one to an interval, or two to the losses whose mean
-difference it is (`*` stands for every entry of a list).
+`theory`, `published` and `recommended`, with `what`, `says`, `sure` and `surer` of each of three lines. A finding has
+`mean`, `half_width` of the 95 % interval (null for one seed), `seeds`, `answer` (its own verdict), `note`, `learned`
+(false where no run came well below the unigram baseline), `setting`, and `source`: JSON pointers into
+`results/RESULT/results.json`, one to an interval, or two to the losses whose mean difference it is (`*` stands for
+every entry of a list).
 """
 
 

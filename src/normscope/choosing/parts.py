@@ -13,6 +13,7 @@ from ..report.words import counted, interval, joined, learning_rate, number, sig
 from .case import NEAR, Distance
 from .choice import GROUPS, CountingResult, EvidenceForModel, PlacementEvidence, QuestionAnswers
 from .evidence import AdviceClaim, Published
+from .recommending import recommended
 
 _NAMED = 20
 """So many placements of which nothing is known are named, and counted beyond."""
@@ -20,7 +21,6 @@ _SCALES = {"small-scale": ", evidence is only small-scale", "other size": ", evi
 _BY_OTHERS = {
     "read": "read at the place cited",
     "second-hand": "read in another text",
-    "unverified": "unverified: from memory",
 }
 
 
@@ -51,6 +51,7 @@ def parts(choice: EvidenceForModel) -> list[PageSection]:
 def own_parts(choice: EvidenceForModel) -> list[PageSection]:
     """What is about this case and no other."""
     return [
+        PageSection(heading="What we would do", before=[str(one) for one in recommended(choice)]),
         _conclusion(choice),
         _evidence(choice),
         *(_answer(choice, answered) for answered in _asked(choice)),
@@ -243,7 +244,7 @@ def _theory(choice: EvidenceForModel) -> PageSection:
         "E‖x_L‖²/d",
         "first gradient",
         "last gradient",
-        f"measured over {choice.depth_blocks:,} blocks",
+        f"measured over {choice.depth_blocks:,} blocks of width 64",
     )
     before = [
         f"This is theory of initial weights, at {counted(choice.case.blocks, 'block')} of width "

@@ -73,7 +73,7 @@ def choose(
     except ValueError as error:
         raise UserError(str(error)) from error
     if as_json:
-        from ..choosing.choice import plain
+        from ..choosing.recommending import plain
 
         typer.echo(json.dumps(plain(found), ensure_ascii=False, indent=1))
         return
