@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 87_262,
-    "lines of normscope": 68_214,
+    "lines": 87_280,
+    "lines of normscope": 68_230,
     "files": 594,
     "import lines, %": 7.13,
     "public nouns": 888,

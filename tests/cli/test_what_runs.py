@@ -20,6 +20,21 @@ NAMES = ("sitecustomize.py", "conftest.py", "__init__.py", "modeling_evil.py", "
 """Of Python files that some reader of a folder may look for."""
 
 
+OWN_MODEL = """
+import torch
+from torch import nn
+
+
+def build():
+    return nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 5))
+
+
+def batches(number):
+    x = torch.randint(5, (3, 2))
+    return x, x
+"""
+
+
 class Tripwire:
     """Whatever unpickles it makes the file."""
 
@@ -78,6 +93,19 @@ def test_a_received_run(received: Path, tmp_path: Path) -> None:
     says(received, "convert-placement", run, tmp_path / "other", "--placement", "pre-ln")
     says(received, "train", run / "config.toml", "--dry-run")
     says(received, "compare", run / "config.toml", "--dry-run", "--out", tmp_path / "grid")
+
+
+def test_a_received_run_of_a_model_of_somebody_s(tmp_path: Path) -> None:
+    file, run = tmp_path / "evil.py", tmp_path / "run"
+    file.write_text(OWN_MODEL)
+    code, _, err = finish(forked.start("train", f"{file}:build", "--run", str(run), "--set", "train.duration=1"))
+    assert code == 0, err
+    lay(tmp_path)
+    for words in (("report", run, "--out", tmp_path / "report"), ("watch", run, "--once"), ("doctor", run)):
+        says(tmp_path, *words)
+    for words in (("evaluate", run), ("export", run, tmp_path / "export"), ("train", run / "config.toml", "--dry-run")):
+        says(tmp_path, *words)
+    says(tmp_path, "evaluate", run, "--trust")  # which runs what it was, and this it was not
 
 
 def test_a_received_comparison_and_the_folder_of_a_search(received: Path, tmp_path: Path) -> None:

@@ -239,6 +239,22 @@ def test_a_model_that_cannot_be_transplanted_is_told(tmp_path: Path) -> None:
         trained(written(tmp_path, text), tmp_path / "run", "model.placement=peri-ln")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("export", "RUN", "OUT"), "a run of task own has no tokens of ours to export"),
+        (("convert-placement", "RUN", "OUT", "--placement", "post-ln"), "has a model of your own"),
+        (("generate", "RUN"), "is a run of task own; this needs one of task language-model"),
+    ],
+)
+def test_what_needs_a_model_of_ours_says_so(
+    whole: tuple[str, Path], tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    names = {"RUN": str(whole[1]), "OUT": str(tmp_path / "out")}
+    code, _, said = finish(forked.start(*(names.get(word, word) for word in words), "--trust"))
+    assert (code, said.count("error: "), message in said) == (2, 1, True), said
+
+
 WRONG = {
     "nothing": ("x = 1", "there is no function batches()"),
     "no build": (MODEL.replace("def build", "def make"), "there is no function build()"),

@@ -176,10 +176,15 @@ def re_place_run(
     """
     refuse_foreign(out, nothing_of_ours)
     loaded = load_run(run, which=which, device="cpu")
+    task = task_from_scratch(loaded.config, f"{run} has no placement of its own")
+    if not task.shapes(loaded.config):
+        raise UserError(
+            f"{run} has a model of your own: `normscope train` gives it another placement (model.placement), and "
+            "normscope.transplant keeps its weights"
+        )
     seed_weights(loaded.config.seed)
     model, change = re_placed(loaded.model, placement)
     config = changed(loaded.config, [f"model.placement={placement}", *settings])
-    task = task_from_scratch(loaded.config, f"{run} has no placement of its own")
     origin = RunOrigin(
         made_from=f"{run.resolve()}, update {loaded.update}, {change.before} -> {change.after}",
         data_fingerprint=loaded.environment.get("data_fingerprint", ""),

@@ -105,12 +105,20 @@ def digest(values: Iterable[Any]) -> str:
 class Source(Protocol):
     """Batches by their numbers, from 0 over all epochs."""
 
-    count: int | None
-    """Batches of an epoch; None where there is no end."""
-    words: str
-    """What it is."""
-    exact: bool
-    """Whether the batch of a number is the same whenever it is asked for, so that a run resumes exactly."""
+    @property
+    def count(self) -> int | None:
+        """Batches of an epoch; None where there is no end."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """What it is."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether the batch of a number is the same whenever it is asked for, so that a run resumes exactly."""
+        ...
 
     def batch(self, number: int, seed: int) -> Any: ...
 
