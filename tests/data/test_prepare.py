@@ -75,7 +75,7 @@ def test_vocabularies_are_learned_on_train_alone(config, text):
 def test_the_number_of_processes_changes_no_byte(config):
     alone = prepare(config(workers=1))
     files = stored(alone.out)
-    several = prepare(config(workers=3, out=alone.out.with_name("several")))
+    several = prepare(config(workers=2, out=alone.out.with_name("several")))
     assert stored(several.out) == files
 
 
