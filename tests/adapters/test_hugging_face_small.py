@@ -49,5 +49,5 @@ def test_inner_configurations_are_made_small_too():
 
 def test_what_has_no_model_by_itself_is_refused():
     assert len(families()) > 300
-    with pytest.raises(UserError, match="no model for CLIPSegTextConfig by itself"):
-        small_model("clipseg_text_model")
+    with pytest.raises(UserError, match="no model for EdgeTamPromptEncoderConfig by itself"):
+        small_model("edgetam_prompt_encoder")

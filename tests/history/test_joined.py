@@ -82,3 +82,33 @@ def test_lines_keep_to_the_width(width: int) -> None:
     lines = verdict_lines(verdict_rows(diverged(), asked(best_rate=5e-4)), width)
     assert max(map(len, lines)) <= width
     assert lines[0].startswith("go back to before update 60")
+
+
+def rising_for_ever() -> Explanation:
+    """A loss that falls little, and a warm-up that never ends."""
+    updates = tuple(range(1, UPDATES + 1))
+    losses = tuple(4.5 - 1e-4 * at + 0.01 * (-1) ** at for at in updates)
+    rate = LoggedSeries(updates, tuple(1e-7 * at for at in updates))
+    return explain(History(source="log", loss=LoggedSeries(updates, losses), rate=rate))
+
+
+def test_a_sign_is_what_is_to_be_done_where_nothing_of_the_loss_lasts() -> None:
+    rows = dict(verdict_rows(rising_for_ever(), asked()))
+    assert rows["do"].startswith("where the training was to end here, count the warm-up")
+    assert rows["what"].startswith("sign at update 300")
+    wrong = Finding(id="bad-sum", severity=Severity.ERROR, where="a", message="It is.", fix="add x once")
+    rows = dict(verdict_rows(rising_for_ever(), replace(asked(), findings=(wrong,))))
+    assert rows["do"] == "mend the model first (bad-sum): add x once"
+
+
+def test_a_sign_stands_beside_what_lasts() -> None:
+    found = diverged(risen=UPDATES)
+    assert "also" in dict(verdict_rows(found, asked(best_rate=5e-4)))
+
+
+def test_a_loss_that_was_never_a_number_has_a_verdict() -> None:
+    updates = tuple(range(1, UPDATES + 1))
+    found = explain(History(source="log", loss=LoggedSeries(updates, (math.nan,) * UPDATES)))
+    rows = dict(verdict_rows(found, asked(best_rate=5e-4)))
+    assert rows["what"].startswith("rise from update 1")
+    assert rows["do"].startswith("train anew")

@@ -11,7 +11,7 @@ from normscope.doctor.result import Severity
 from normscope.history.episodes import episodes
 from normscope.history.explain import explain
 from normscope.history.joined import lasting
-from normscope.history.record import History, LoggedSeries, TrainingRecipe
+from normscope.history.record import History, LoggedSeries, TrainingRecipe, history_of
 from normscope.history.signs import OUTSIDE, Sign, signs
 
 UPDATES = tuple(range(1, 401))
@@ -131,3 +131,60 @@ def test_a_sign_is_told_below_the_loss() -> None:
     explained = explain(log(still, lambda u: warm(u, 4000)))
     assert [one.kind for one in explained.episodes][-1] == "sign"
     assert isinstance(next(signs(explained.history)), Sign)
+
+
+HEAD = "param_norm/model.layers.{}.self_attn.{}_proj.weight"
+
+
+def heads(query: Callable[[int], float], value: Callable[[int], float] = lambda u: 4.0) -> History:
+    """A log of two attentions, of which the second one's queries and keys are of the size given."""
+    sizes = {(0, "q"): 4.0, (0, "k"): 4.0, (0, "v"): 4.0}
+    of_second = {"q": query, "k": query, "v": value}
+    rows = [
+        (
+            u,
+            {"loss": falling(u)}
+            | {HEAD.format(*where): size for where, size in sizes.items()}
+            | {HEAD.format(1, part): size(u) for part, size in of_second.items()}
+            | {"grad_norm/model.layers.1.self_attn.q_proj.weight": float(u)},
+        )
+        for u in UPDATES
+    ]
+    return history_of("log", rows)
+
+
+def test_queries_and_keys_that_outgrow_values_are_dated() -> None:
+    """4 to 12 from update 200 on: their product doubles at 4·√2, where (u - 200)/200 is (√2 - 1)/2, at update 242."""
+    (sign,) = signs(heads(lambda u: 4.0 + 8.0 * max(0, u - 200) / 200))
+    assert (sign.id, sign.place, sign.harmless) == (
+        "attention-logits-grow",
+        "param_norm/model.layers.1.self_attn",
+        False,
+    )
+    assert sign.onset == 242
+    assert "1 of 2 attentions" in sign.evidence[1]
+    assert explain(heads(lambda u: 4.0 + 8.0 * max(0, u - 200) / 200)).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("query", "value"),
+    [
+        (lambda u: 4.0 + u / 50, lambda u: 4.0 + u / 50),
+        (lambda u: 4.0 + u / 400, lambda u: 4.0),
+    ],
+)
+def test_what_grows_with_its_values_or_little_is_no_sign(query, value) -> None:
+    assert list(signs(heads(query, value))) == []
+
+
+def test_growth_that_has_come_to_a_level_is_a_note() -> None:
+    (sign,) = signs(heads(lambda u: min(12.0, 4.0 + u / 20)))
+    assert sign.harmless
+
+
+@pytest.mark.parametrize(("largest", "seen"), [(200.0, 1), (12.0, 0)])
+def test_logits_are_a_sign_where_they_have_become_large(largest: float, seen: int) -> None:
+    rows = [(u, {"loss": falling(u), "max_attn_logits/layer_3": 2 + (largest - 2) * u / 400}) for u in UPDATES]
+    history = history_of("log", rows)
+    assert list(history.attentions) == ["layer_3"]
+    assert len(list(signs(history))) == seen

@@ -5,6 +5,7 @@ All that imports transformers is here and in `hugging_face_inputs`, and imports 
 
 import difflib
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -227,19 +228,45 @@ def _architecture(config: Any) -> Any:
 
 
 def _best_class(config: Any) -> Any:
+    return classes_of(config)[0]
+
+
+def classes_of(config: Any) -> list[Any]:
+    """The classes of models that a configuration builds, the best first. Raises UserError where there is none."""
     from transformers.models.auto import modeling_auto
 
     transformers = load_transformers()
     heads = [head for head in _BEST_FIRST if head != "MASKED_LM" or not getattr(config, "is_decoder", False)]
     mappings = [getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING") for head in heads]
-    for mapping in [*mappings, modeling_auto.MODEL_MAPPING]:
-        if type(config) in mapping:
-            found = mapping[type(config)]
-            return found[0] if isinstance(found, tuple) else found
+    found = [
+        entry[0] if isinstance(entry, tuple) else entry
+        for mapping in [*mappings, modeling_auto.MODEL_MAPPING]
+        if type(config) in mapping
+        for entry in [mapping[type(config)]]
+    ]
+    if known := list(dict.fromkeys(found)) or _parts(config):
+        return known
     raise UserError(
         f"transformers {transformers.__version__} has no model for {type(config).__name__} by itself; name the model's "
         "class, or give a function that builds it"
     )
+
+
+def _parts(config: Any) -> list[Any]:
+    """Models that stand beside a configuration and in no list, as the towers of larger ones do."""
+    transformers = load_transformers()
+    name = type(config).__module__.replace(".configuration_", ".modeling_")
+    module = importlib.import_module(name) if importlib.util.find_spec(name) else None
+    found = [
+        one
+        for one in vars(module).values()
+        if _is_class(one, transformers.PreTrainedModel)
+        and one.__module__ == name
+        and one.config_class is type(config)
+        and not one.__name__.endswith("PreTrainedModel")
+    ]
+    # The whole tower is called a model, and its parts longer names.
+    return sorted(found, key=lambda one: (not one.__name__.endswith("Model"), len(one.__name__)))
 
 
 def build(model_class: Any, config: Any) -> nn.Module:

@@ -3,6 +3,7 @@
 # B = sequences, T = tokens, V = vocabulary
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ _MASKED_SHARE = 0.15
 _IGNORED = -100
 """A label that Hugging Face's losses leave out."""
 _FALLBACK_IMAGE = 224
+_STANDS_FOR = re.compile(r"(image|video|audio|speech)_token_(id|index)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,9 @@ class _Drawn:
                 f"no sample inputs are known for {type(self.model).__name__}, which takes {name}: give them as "
                 "diagnose(model, inputs) in Python, or a function that returns (model, inputs)"
             )
+        # Where a token of the text stands for an image or a sound, text alone is enough.
+        if self.takes("input_ids") and any(_STANDS_FOR.fullmatch(key) for key in vars(self.config)):
+            return {"input_ids": makers["input_ids"]()}
         asked = {name}
         # Two encoders that are compared, such as CLIP's, need both.
         if {"text_config", "vision_config"} <= self.config.sub_configs.keys() and not self.model.can_generate():

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from ..errors import UserError, in_one_line
-from .hugging_face import build, load_transformers
+from .hugging_face import build, classes_of, load_transformers
 
 BLOCKS, WIDTH, HEADS, FFN_WIDTH, VOCABULARY, TOKENS, IMAGE, PATCH = 4, 32, 4, 48, 96, 64, 32, 8
 
@@ -36,6 +36,7 @@ _SMALL: tuple[tuple[str, int], ...] = (
 )
 """Names of keys, and how small their numbers become; what is smaller stays as it is."""
 _WHERE_NONE = {
+    "head_dim": WIDTH // HEADS,
     "n_routed_experts": 4,
     "num_local_experts": 4,
     "num_experts_per_tok": 2,
@@ -70,33 +71,57 @@ def small_model(family: str) -> nn.Module:
     config_class = load_transformers().CONFIG_MAPPING[family]
     problem = ""
     for keep in _ATTEMPTS:
-        try:
-            return build(None, config_class(**_changes(config_class, keep)))
-        except UserError as error:
-            problem = problem or str(error)
-        except Exception as error:
-            # Configurations of hundreds of families: each refuses in its own way what does not go together.
-            problem = problem or in_one_line(error)
+        for backbone in (_BACKBONE, None):
+            try:
+                config = config_class(**_changes(config_class, keep, backbone))
+                # A head may want what its family's whole has not.
+                for model_class in classes_of(config):
+                    try:
+                        return build(model_class, config)
+                    except UserError as error:
+                        problem = problem or str(error)
+            except UserError as error:
+                problem = problem or str(error)
+            except Exception as error:
+                # Configurations of hundreds of families: each refuses in its own way what does not go together.
+                problem = problem or in_one_line(error)
+            if "backbone_config" not in _names(config_class):
+                break
     raise UserError(problem)
 
 
-def _changes(config_class: Any, keep: str) -> dict[str, Any]:
+def _changes(config_class: Any, keep: str, backbone: dict[str, Any] | None) -> dict[str, Any]:
     inner = getattr(config_class, "sub_configs", None) or {}
     changes = {
         name: value
         for name, default in _defaults(config_class)
         if name not in inner and not re.fullmatch(keep, name) and (value := _smaller(name, default)) is not None
     }
-    names = [name for name, _ in _defaults(config_class)]
-    if "use_timm_backbone" in names or "backbone_config" in names:
-        changes |= {"backbone_config": _BACKBONE}
+    names = _names(config_class)
+    if backbone is not None and ("use_timm_backbone" in names or "backbone_config" in names):
+        changes |= {"backbone_config": backbone}
         changes |= {name: False for name in ("use_timm_backbone", "use_pretrained_backbone") if name in names}
     for name, one in inner.items():
-        if name == "backbone_config":
+        if name in changes:
             continue
-        if kind := getattr(one, "model_type", ""):
-            changes[name] = {"model_type": kind, **_changes(one, keep)}
+        part = one if getattr(one, "model_type", "") else _part(config_class, name)
+        if part is not None:
+            changes[name] = {"model_type": part.model_type, **_changes(part, keep, backbone)}
     return changes
+
+
+def _part(config_class: Any, name: str) -> Any:
+    """The class of a part that may be of any family, as the configuration makes it by itself; None without any."""
+    try:
+        found = type(getattr(config_class(), name, None))
+    except Exception:
+        # What wants settings of its own has no default that could be made small.
+        return None
+    return found if getattr(found, "model_type", "") else None
+
+
+def _names(config_class: Any) -> list[str]:
+    return [name for name, _ in _defaults(config_class)]
 
 
 def _defaults(config_class: Any) -> Iterator[tuple[str, Any]]:

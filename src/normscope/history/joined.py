@@ -1,12 +1,12 @@
 """A training that went wrong, joined with its model: what to do first, then what happened, where and why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from ..doctor.result import Record, Severity
 from ..report.words import counted, joined, kind_name, learning_rate, probability, significant
 from .episodes import EpisodeKind
-from .explain import EVERYWHERE, NOT_RECORDED, EpisodeReport, Explanation, episode_head, hanging
+from .explain import EVERYWHERE, NOT_RECORDED, SIGN, EpisodeReport, Explanation, episode_head, hanging
 from .record import History
 
 UNTUNED_WARMUP = 2_000
@@ -33,10 +33,14 @@ def peak_of(history: History) -> tuple[float | None, int | None]:
 
 
 def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str, str]]:
-    """What to do, and then what that stands on, each with its name; nothing where no episode lasts."""
+    """What to do, and then what that stands on, each with its name; nothing where no episode lasts and no sign is seen.
+
+    Signs beside the loss are what is to be done where nothing of it lasts, and stand last where something does.
+    """
     episode = lasting(explanation)
+    seen = [one for one in explanation.episodes if one.kind == SIGN]
     if episode is None:
-        return []
+        return _of_signs(diagnosis, seen, explanation.history) if seen else []
     peak, own = peak_of(explanation.history)
     rate, why_rate = _rate(diagnosis, peak)
     warmup, why_warmup = _warmup(diagnosis, explanation.history, own or 0)
@@ -47,7 +51,20 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
         ("why", "; ".join(_why(diagnosis, episode, peak))),
         ("rate", f"{rate}: {why_rate}"),
         ("warm-up", f"{warmup}: {why_warmup}"),
+        *(("also", f"{episode_head(one)}; {one.attempt}") for one in seen),
     ]
+
+
+def _of_signs(diagnosis: Record, seen: Sequence[EpisodeReport], history: History) -> list[tuple[str, str]]:
+    """The same of a loss in which nothing lasts: the first sign decides."""
+    first, *others = seen
+    rows = [
+        ("do", _mended_first(diagnosis) or first.attempt),
+        ("what", f"{episode_head(first)}, of {counted(history.last_update, 'update')}"),
+        ("where", first.place or EVERYWHERE),
+        ("why", "; ".join([*first.evidence, *_found_in(diagnosis)])),
+    ]
+    return [*rows, *(("also", f"{episode_head(one)}; {one.attempt}") for one in others)]
 
 
 def verdict_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
@@ -64,14 +81,24 @@ def verdict_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
 
 
 def _first(diagnosis: Record, episode: EpisodeReport, rate: str, warmup: str, peak: float | None) -> str:
-    wrong = next((one for one in diagnosis.findings if one.severity is Severity.ERROR), None)
-    if wrong is not None:
-        return f"mend the model first ({wrong.id}): {wrong.fix}"
+    if mended := _mended_first(diagnosis):
+        return mended
     if episode.cause not in _RATE_CAUSES:
         return episode.attempt
     start = "train anew" if episode.onset < 2 else f"go back to before update {episode.onset:,}"
     instead = "" if peak is None else f" instead of {learning_rate(peak)}"
     return f"{start} and take a peak rate of {rate}{instead}, with a warm-up of {warmup}"
+
+
+def _mended_first(diagnosis: Record) -> str:
+    """What an error of the model asks for; "" without any."""
+    wrong = next((one for one in diagnosis.findings if one.severity is Severity.ERROR), None)
+    return "" if wrong is None else f"mend the model first ({wrong.id}): {wrong.fix}"
+
+
+def _found_in(diagnosis: Record) -> list[str]:
+    found = [one for one in diagnosis.findings if one.severity is not Severity.INFO]
+    return [f"the model has {joined([one.id for one in found[:3]])}"] if found else []
 
 
 def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
@@ -124,9 +151,7 @@ def _where(diagnosis: Record, episode: EpisodeReport) -> str:
 
 def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Iterator[str]:
     yield from episode.evidence
-    found = [one for one in diagnosis.findings if one.severity is not Severity.INFO]
-    if found:
-        yield f"the model has {joined([one.id for one in found[:3]])}"
+    yield from _found_in(diagnosis)
     for stack in diagnosis.stacks:
         if stack.sublayers and all(one.formula.sum_is_normed for one in stack.sublayers):
             yield (

@@ -84,6 +84,8 @@ class History:
     """By sub-layer, such as `encoder.layers/block_03/attention`, in the order of the log; then by quantity."""
     stacks: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
     """By stack, then by quantity."""
+    attentions: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
+    """By attention, as its path has it; then query, key and value, the norm of each or of what makes it, and logit."""
     logit_deviation: LoggedSeries = LoggedSeries()
     recipe: TrainingRecipe = TrainingRecipe()
 
@@ -123,6 +125,11 @@ _GRADIENT = (
 _LIGHTNING_RATE = re.compile(r"lr-\w+")
 _MEASURED = re.compile(r"(?:^|/)normscope/(?P<rest>.+)$")
 _SUBLAYER = re.compile(r"(?P<place>.+/block_\d+/\w+)/(?P<quantity>\w+)")
+_HEADS = re.compile(
+    r"(?:^|[./])(?:to_|w)?(?P<part>q|k|v|query|key|value)(?:_?(?:proj|norm|lin|layer))*(?:[./]weight)?(?:[./_]\w*norm)?$"
+)
+_SCORES = re.compile(r"[./_]*(?:max_?)?(?:attn|attention)[./_](?:logit|score)s?(?:_?(?:max|std))?(?=[./_]|$)")
+_PARTS = {"q": "query", "k": "key", "v": "value"}
 RECIPE = "normscope/recipe/"
 """What the callbacks write once: `epsilon`, `divides` and `clip_norm`."""
 
@@ -157,9 +164,25 @@ def history_of(source: str, rows: Iterable[LoggedValues], recipe: TrainingRecipe
         gradient_norm=_first(series, _GRADIENT),
         sublayers=sublayers,
         stacks=stacks,
+        attentions=_attentions(series),
         logit_deviation=others.pop("logit_deviation", LoggedSeries()),
         recipe=_recipe(recipe or TrainingRecipe(), others),
     )
+
+
+def _attentions(series: Mapping[str, LoggedSeries]) -> dict[str, dict[str, LoggedSeries]]:
+    """Norms by the usual names of matrices, such as `param_norm/layers.3.self_attn.q_proj.weight`, and logits."""
+    found: dict[str, dict[str, LoggedSeries]] = {}
+    for name, one in series.items():
+        if "grad" in name.lower():
+            continue
+        if "norm" in name and (head := _HEADS.search(name)):
+            part = head["part"]
+            found.setdefault(name[: head.start()] or "attention", {})[_PARTS.get(part, part)] = one
+        elif scores := _SCORES.search(name):
+            place = (name[: scores.start()] + name[scores.end() :]).strip("./_")
+            found.setdefault(place or "attention", {})["logit"] = one
+    return found
 
 
 def _recipe(known: TrainingRecipe, written: Mapping[str, LoggedSeries]) -> TrainingRecipe:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -32,6 +32,7 @@ def signs(history: History) -> Iterator[Sign]:
     yield from _endless_rise(history)
     yield from _clip_gone(history)
     yield from _one_place(history)
+    yield from _sharpening(history)
 
 
 _FALLS, _RISES, _LEAST_RESTARTS = 0.2, 0.5, 2
@@ -184,3 +185,73 @@ def _one_place(history: History) -> Iterator[Sign]:
 def _share(one: LoggedSeries, whole: LoggedSeries, update: int) -> float:
     norm, part = whole.at(update), one.at(update)
     return (part / norm) ** 2 if norm and part else 0.0
+
+
+_SHARPER, _FROM, _LARGE_LOGIT = 3.0, 2.0, 20.0
+"""Where logits have grown threefold they are said to grow, from the update on at which they had doubled for good. Of
+logits themselves the median that they come to is asked too: a softmax of 20 and 0 takes one of a million keys."""
+_LEVEL = 1.05
+
+
+def _sharpening(history: History) -> Iterator[Sign]:
+    """Attentions whose queries and keys outgrow their values, so that their softmax takes fewer and fewer keys."""
+    known = {place: of for place, parts in history.attentions.items() if (of := _logit_size(parts))}
+    large = {
+        place: "logit" not in parts or _ends_large(known[place])
+        for place, parts in history.attentions.items()
+        if place in known
+    }
+    grown = {place: found for place, of in known.items() if large[place] and (found := _growth(of)) is not None}
+    if not grown:
+        return
+    place = max(grown, key=lambda one: grown[one][1])
+    onset, times = grown[place]
+    parts = history.attentions[place]
+    what = "attention's logits" if "logit" in parts else "the norm of queries times that of keys, over values' squared,"
+    values = known[place].values
+    quarter = len(values) // 4
+    levels = median(values[-quarter:]) <= _LEVEL * median(values[-2 * quarter : -quarter])
+    yield Sign(
+        id="attention-logits-grow",
+        title="queries and keys that outgrow what they weigh",
+        onset=onset,
+        place=place,
+        evidence=(
+            f"{what} is {significant(times, 2)} times what it was, twice that from update {onset:,} on",
+            f"so it is in {len(grown)} of {counted(len(known), 'attention')}",
+            "it has come to a level" if levels else "it still grows where the log ends",
+            _loss_words(history),
+        ),
+        attempt="watch it, and go on"
+        if levels
+        else "norm queries and keys (arXiv:2302.05442), cap the logits, or take "
+        "a lower rate or more decay for the matrices of queries and keys; where a softmax takes one key alone, its "
+        "gradient is gone (arXiv:2309.14322)",
+        harmless=levels,
+    )
+
+
+def _ends_large(logits: LoggedSeries) -> bool:
+    return median(logits.values[-max(1, len(logits.values) // 4) :]) >= _LARGE_LOGIT
+
+
+def _logit_size(parts: Mapping[str, LoggedSeries]) -> LoggedSeries | None:
+    """Logits, or what they grow like against values; None of an attention of which the log lacks either."""
+    if "logit" in parts:
+        return parts["logit"].finite()
+    query, key, value = (parts.get(name, LoggedSeries()).finite() for name in ("query", "key", "value"))
+    updates = sorted(set(query.updates).intersection(key.updates, value.updates))
+    sizes = [(u, q * k / v**2) for u in updates if (q := query.at(u)) and (k := key.at(u)) and (v := value.at(u))]
+    return LoggedSeries(tuple(u for u, _ in sizes), tuple(size for _, size in sizes))
+
+
+def _growth(of: LoggedSeries) -> tuple[int, float] | None:
+    """From which update on it has doubled for good, and how many times it has grown; None of what has not."""
+    if len(of.updates) < LEAST:
+        return None
+    quarter = len(of.values) // 4
+    begin, end = median(of.values[:quarter]), median(of.values[-quarter:])
+    if begin <= 0 or end < _SHARPER * begin:
+        return None
+    below = [at for at, value in enumerate(of.values) if value < _FROM * begin]
+    return of.updates[min(below[-1] + 1, len(of.updates) - 1)], end / begin

@@ -5,9 +5,12 @@ What hangs, or takes the process down, is one result and no end.
 
 import contextlib
 import io
+import math
 import multiprocessing
+import resource
 import signal
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,24 +24,31 @@ from normscope.doctor.diagnose import diagnose
 from normscope.doctor.diagnosis import Diagnosis
 from normscope.errors import UserError, in_one_line
 
+_CLOCK_TIMES = 10
+"""How many times its processor's time a child may take of the clock: it waits beside others, or sleeps."""
+
 
 def in_child(function: Callable[..., dict[str, Any]], limit_seconds: float, **options: Any) -> dict[str, Any] | str:
-    """What the function returns, a dictionary of plain values; or in words why there is nothing."""
+    """What the function returns, a dictionary of plain values; or in words why there is nothing.
+
+    limit_seconds: of the processor, so that what a busy machine finds is what an idle one does.
+    """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_send, args=(theirs, function, options), daemon=True)
+    child = context.Process(target=_send, args=(theirs, function, limit_seconds, options), daemon=True)
     with warnings.catch_warnings():
         # Since Python 3.12 a fork beside threads warns; the child runs torch on one thread of its own.
         warnings.simplefilter("ignore", DeprecationWarning)
         child.start()
     theirs.close()
     try:
-        if not ours.poll(limit_seconds):
+        if not ours.poll(_CLOCK_TIMES * limit_seconds):
             return "too long"
         found: dict[str, Any] = ours.recv()
         return found
     except EOFError:
-        return "the process ended"
+        child.join()
+        return "too long" if child.exitcode == -signal.SIGXCPU else "the process ended"
     finally:
         # A signal may be ignored by what the model runs.
         child.kill()
@@ -46,8 +56,13 @@ def in_child(function: Callable[..., dict[str, Any]], limit_seconds: float, **op
         ours.close()
 
 
-def _send(pipe: Connection, function: Callable[..., dict[str, Any]], options: dict[str, Any]) -> None:
+def _send(
+    pipe: Connection, function: Callable[..., dict[str, Any]], limit_seconds: float, options: dict[str, Any]
+) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A fork begins with none of its parent's time.
+    whole = math.ceil(limit_seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
     pipe.send(function(**options))
 
 
@@ -95,14 +110,24 @@ def looked_at(*, family: str, tokens: int, sequences: int, largest: int, seed: i
 
 
 def _told(found: Diagnosis) -> dict[str, Any]:
-    names = [[s.placement or s.scaled_placement for s in stack.sublayers if s.block > 0] for stack in found.stacks]
+    sublayers = [one for stack in found.stacks for one in stack.sublayers if one.block > 0]
+    alike = Counter(
+        (one.kind, one.placement or one.scaled_placement, one.confidence, str(one.formula)) for one in sublayers
+    )
     return {
         "placements": [stack.placement or stack.scaled_placement for stack in found.stacks],
-        "sublayers": sum(map(len, names)),
-        "named_sublayers": sum(bool(name) for some in names for name in some),
-        "errors": [[one.id, one.where, _short(one.message)] for one in found.findings if one.severity == "error"],
-        "warnings": sorted({one.id for one in found.findings if one.severity == "warning"}),
+        "sublayers": [dict(zip(SUBLAYER, (*key, count), strict=True)) for key, count in alike.items()],
+        **{
+            f"{severity}s": [
+                [one.id, one.where, _short(one.message)] for one in found.findings if one.severity == severity
+            ]
+            for severity in ("error", "warning")
+        },
     }
+
+
+SUBLAYER = ("kind", "placement", "confidence", "formula", "count")
+"""What is kept of sub-layers, those alike as one."""
 
 
 def _short(error: object) -> str:

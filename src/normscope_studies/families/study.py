@@ -1,5 +1,6 @@
 """Every model type of transformers: which the doctor diagnoses and names, and in which it finds an error."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,9 @@ from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
+from .judging import judged_claims, judged_counts, unlike_source, warned
 from .measure import looked_at, measured
+from .truth import HOW_READ, source_wirings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +33,10 @@ class FamiliesConfig:
     """Every so many types in alphabetical order: 4 looks at a quarter of them."""
     tokens: int = 12
     sequences: int = 2
-    largest: int = 15_000_000
+    largest: int = 30_000_000
     """Parameters; a model whose configuration cannot be made smaller is left out."""
-    limit_seconds: float = 90.0
+    limit_seconds: float = 40.0
+    """Of the processor, for one type."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,21 +77,23 @@ def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
         settings = {"family": family, **{name: getattr(config, name) for name in _ASKED}}
         rows[family] = pieces.get(family, {**settings, "transformers": version}, measured, **settings)
     diagnosed = {family: row for family, row in rows.items() if row["stage"] == "diagnosed"}
-    counts = _counts(rows)
+    known = source_wirings()
+    judged = {family: (row, known[family]) for family, row in diagnosed.items() if family in known}
+    counts = _counts(rows) | judged_counts(judged)
     return Findings(
         conditions=_conditions(config, version),
-        claims=_claims(diagnosed) if diagnosed else [],
+        claims=[*_claims(diagnosed), *judged_claims(judged)] if diagnosed else [],
         figures=[
             StudyFigure(
                 name="stages",
                 title="What became of every model type",
                 caption="Of the types that the installed transformers knows: those that could be built small, given "
                 "inputs and diagnosed, and where the others ended.",
-                svg=stages_svg(list(counts.items())),
+                svg=stages_svg(list(_counts(rows).items())),
                 wide=True,
             )
         ],
-        tables=[_with_errors(diagnosed), _ended(rows)],
+        tables=[_with_errors(diagnosed), unlike_source(judged), warned(judged), _reasons(rows), _ended(rows)],
         data={"counts": counts, "families": rows},
     )
 
@@ -100,6 +106,7 @@ def _counts(rows: _Rows) -> dict[str, int]:
         "diagnosed": len(diagnosed),
         "diagnosed, and every stack named": sum(_is_named(row) for row in diagnosed),
         "diagnosed, with an error": sum(bool(row["errors"]) for row in diagnosed),
+        "diagnosed, with a warning": sum(bool(row["warnings"]) for row in diagnosed),
         **{stage: sum(row["stage"] == stage for row in rows.values()) for stage in others},
     }
 
@@ -125,6 +132,38 @@ def _claims(diagnosed: _Rows) -> list[Claim]:
             holds={family: not row["errors"] for family, row in diagnosed.items()},
         ),
     ]
+
+
+def _reasons(rows: _Rows) -> StudyTable:
+    """Why types were not diagnosed, those with one reason together."""
+    reasons = Counter((row["stage"], _reason(row)) for row in rows.values() if row["stage"] != "diagnosed")
+    return StudyTable(
+        title="Reasons, counted",
+        columns=("where it ended", "why", "types"),
+        rows=[[stage, why, count] for (stage, why), count in reasons.most_common()],
+    )
+
+
+_REASONS = (
+    ("has no model for", "its configuration has no model of its own"),
+    ("requires the", "a package is not installed"),
+    ("No module named", "a package is not installed"),
+    ("billion parameters", "its defaults stay too large"),
+    ("cannot be built from this configuration", "defaults made small contradict each other"),
+    ("validation", "defaults made small contradict each other"),
+    ("missing", "it wants inputs that the study does not draw"),
+    ("have to specify", "it wants inputs that the study does not draw"),
+    ("'NoneType'", "it wants inputs that the study does not draw"),
+    ("no sample inputs", "it wants inputs that the study does not draw"),
+    ("no residual stream", "the doctor finds no residual stream"),
+    ("the forward pass raised", "defaults made small, or inputs, do not fit the forward pass"),
+    ("the backward pass raised", "its gradient cannot be computed"),
+)
+
+
+def _reason(row: Mapping[str, Any]) -> str:
+    why = row.get("why", "")
+    return next((said for words, said in _REASONS if words in why), "another reason" if why else "")
 
 
 def _with_errors(diagnosed: _Rows) -> StudyTable:
@@ -155,7 +194,8 @@ def _conditions(config: FamiliesConfig, version: str) -> dict[str, str]:
         "asks",
         "Types": "all" if config.every == 1 else f"one in {config.every}, in alphabetical order",
         "Weights": "initial, as the type draws them",
-        "Limit": f"{config.limit_seconds:g} seconds of the clock for one type, in a process of its own",
+        "Limit": f"{config.limit_seconds:g} seconds of the processor for one type, in a process of its own",
+        "Truth": f"{len(source_wirings())} types, read {HOW_READ}",
         "Gradient normalisation": "of the model's own loss, or of one on random targets",
         "Logarithm": "natural",
         "Seeds": f"{config.seed}",

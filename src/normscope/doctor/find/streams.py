@@ -143,7 +143,25 @@ def _is_inside(graph: Graph, group: _Group, streams: Sequence[Stream]) -> bool:
 
 
 def _joins(graph: Graph, skip: int, branch: int) -> bool:
-    return any(graph.through_weights[leaf] & skip for leaf in bits(branch) if graph.step(leaf) is None)
+    leaves = [leaf for leaf in bits(branch) if graph.step(leaf) is None and graph.through_weights[leaf] & skip]
+    return any(graph.through_weights[leaf] & skip & ~_already(graph, leaf, skip) for leaf in leaves)
+
+
+def _already(graph: Graph, leaf: int, skip: int) -> int:
+    """What the values of the skip that a leaf is made from without weights have come through weights from, as bits.
+
+    Of a leaf that only shifts the tokens of such a value that is all, and it is no branch.
+    """
+    found, seen, todo = 0, {leaf}, [leaf]
+    while todo:
+        at = todo.pop()
+        if at != leaf and skip >> at & 1:
+            found |= graph.through_weights[at]
+        elif not graph.is_weight_product(graph.values[at]):
+            new = [n for n in graph.predecessors[at] if n not in seen]
+            seen.update(new)
+            todo += new
+    return found
 
 
 def _weighs(graph: Graph, number: int) -> bool:

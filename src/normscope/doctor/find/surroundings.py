@@ -102,6 +102,9 @@ def _cut(
     graph: Graph, ends: Sequence[int], values: Sequence[int], sources: int, own_end: int
 ) -> tuple[int | None, BranchKind | None]:
     """The nearest earlier stream of the same shape that a source is made from by way of weights, and by what."""
+    if any(_carries(graph, source, values) for source in bits(sources)):
+        # What is added to it holds earlier streams, though in parts, as where some tokens go another way.
+        return None, None
     for number in range(len(ends) - 1, -1, -1):
         end = ends[number]
         if graph.values[end].shape != graph.values[own_end].shape or sources & values[number]:
@@ -111,7 +114,6 @@ def _cut(
                 sources >> source & 1
                 and graph.through_weights[source] >> end & 1
                 and graph.values[source].tensor.numel() == graph.values[end].tensor.numel()
-                and not _carries(graph, source, values)
             ):
                 between = graph.between(end, source)
                 if any(other >> n & 1 for other in values[number + 1 :] for n in between):

@@ -154,7 +154,11 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list
     ends = observed.endings()
     found = []
     kinds_of = tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)
+    normed = any(term.kind == "norm" for segment in observed.segments[:-1] for term in segment.terms)
     for each in candidates(shape, kinds_of):
+        # Among sub-layers with norms a bare sum is no T-Fixup, which has none anywhere.
+        if normed and not each.has_norms:
+            continue
         # Of a stack without any norm, a placement with norms has a part by chance, as HybridNorm x + F(x).
         if not observed.norm and not observed.norms_inside and each.has_norms:
             continue

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from .blends import blends
 from .connections import ConnectionKind, connections
 from .flow import REARRANGING, Flow
 from .mixtures import Mixture, mixture_of
@@ -82,6 +83,7 @@ class Graph(Flow):
                     self.mixtures_of.setdefault(source, []).append(value.number)
         self.connections = connections(self, self.norms)
         self.token_weights = {} if self.connections.made else token_weights(self, self.norms)
+        self.blends = blends(self)
         self._steps: dict[int, GraphStep | None] = {}
 
     def step(self, number: int) -> GraphStep | None:
@@ -102,6 +104,10 @@ class Graph(Flow):
             return GraphStep("sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0)))
         if added := self.stacked.get(value.number):
             return GraphStep("sum", added.pieces, tuple(Factor(weight, added.origin) for weight in added.weights))
+        if blend := self.blends.get(value.number):
+            gate = nan if value.tensor.is_meta else float(self.values[blend.gate].tensor.detach().float().mean())
+            shares = Factor(1 - gate, Origin.DATA, vector=True), Factor(gate, Origin.DATA, vector=True)
+            return GraphStep("sum", (blend.first, blend.second), shares)
         before, call = self.predecessors[value.number], value.call
         # Half precision is often guarded by bounds that nothing reaches.
         if (

@@ -35,6 +35,15 @@ def place_of(tensor: Tensor) -> MemoryPlace:
     return MemoryPlace(tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
 
 
+def share_memory(one: MemoryPlace, other: MemoryPlace) -> bool:
+    """Whether any element lies at both places of one memory."""
+    if one == other:
+        return True
+    taken = torch.zeros(max(one.reach, other.reach), dtype=torch.bool)
+    one.view(taken).fill_(True)
+    return bool(other.view(taken).any())
+
+
 def overlaid(tensors: Sequence[Tensor], places: Sequence[MemoryPlace]) -> Tensor:
     """What lies at the first place when the tensors are written to their places one after the other.
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.flex_attention import flex_attention, math_attention
+from torch._ops import HigherOrderOperator
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .flow import PRODUCTS
 from .forward import tensors_in
-from .operations import Call, MemoryPlace, Origin, Ref, Trace, TracedValue, mapped, overlaid, place_of
+from .operations import Call, MemoryPlace, Origin, Ref, Trace, TracedValue, mapped, overlaid, place_of, share_memory
 
 # What takes of its tensor argument only shape, dtype and device.
 _OF_SHAPE_ALONE = frozenset(
@@ -46,16 +48,27 @@ _WRITTEN_OUT: dict[str, Callable[..., Tensor]] = {
 """Operations that add a product or a difference to data, in two: the sum in them may be a residual one."""
 
 
+def _in_steps(operator: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What an operator over functions returns, in operations that can be recorded. Raises ValueError for most."""
+    if operator is not flex_attention:
+        raise ValueError(
+            f"{operator.name()} runs a function of its own, and what that does cannot be followed; run it without that"
+        )
+    return math_attention(*args, **kwargs)
+
+
 @dataclass(slots=True)
 class _Storage:
     """What is known of the values that share one piece of memory."""
 
     numbers: list[int] = field(default_factory=list)
-    newest_write: int = -1
+    writes: list[int] = field(default_factory=list)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records operations below autograd, where every library's arithmetic looks the same."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, origins: Mapping[int, Origin], unknown: Origin) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -79,6 +92,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            with self:
+                return _in_steps(func, args, kwargs)
+        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            # What such a function computes with comes here whole, though it is made of others.
+            with self:
+                return func.decompose(*args, **kwargs)
         numbers: dict[int, None] = {}
 
         def referred(leaf: Any) -> Any:
@@ -117,7 +137,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if isinstance(tensor, Tensor):
                 made = self._add(op, tensor, origin, inputs, Call(func, call_args, call_kwargs, place))
                 if func._schema.is_mutable:
-                    self._storage(tensor).newest_write = made
+                    self._storage(tensor).writes.append(made)
         return result
 
     def _add(
@@ -162,16 +182,18 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if number is None and not storage.numbers:
             origin = self._origins.get(tensor.untyped_storage()._cdata, self._unknown)
             return self._add("leaf", tensor, Origin.CONSTANT if origin == self._unknown and not tensor.ndim else origin)
-        if number is not None and number >= storage.newest_write:
+        place = place_of(tensor)
+        later = (n for n in reversed(storage.writes) if number is None or n > number)
+        # What was written beside it, into another part of a larger tensor, has changed nothing here.
+        write = next((n for n in later if share_memory(self._places[n], place)), None)
+        if number is not None and write is None:
             return self._before_detach(number, tensor)
         # Another view of the memory was made or written meanwhile.
-        inputs = [n for n in (number if number is not None else storage.numbers[0], storage.newest_write) if n >= 0]
+        inputs = [storage.numbers[0] if number is None else number, *([] if write is None else [write])]
         origin = max(self.values[n].origin for n in inputs)
         parts = [len(self.values), *inputs]
-        call = Call(overlaid, (list(map(Ref, parts)), [place_of(tensor), *(self._places[n] for n in inputs)]), {}, 0)
-        made = self._add("rewritten", tensor, origin, tuple(dict.fromkeys(inputs)), call)
-        storage.newest_write = min(storage.newest_write, made)
-        return made
+        call = Call(overlaid, (list(map(Ref, parts)), [place, *(self._places[n] for n in inputs)]), {}, 0)
+        return self._add("rewritten", tensor, origin, tuple(dict.fromkeys(inputs)), call)
 
     def _before_detach(self, number: int, tensor: Tensor) -> int:
         """What was detached and what came of it lie in one place, and the tensor itself tells which of them it is."""

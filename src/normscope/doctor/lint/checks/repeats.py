@@ -1,6 +1,7 @@
 """Blocks that are one and the same, and blocks that a configuration has and the model has not."""
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
@@ -100,9 +101,11 @@ _DEPTHS_OF_DECODERS = ("decoder_layers", "num_decoder_layers", "n_decoder_layers
 )
 def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
     """Stacks whose row of modules has another length than the configuration beside it names."""
-    for stack in patient.stacks:
-        row = _row(patient.model, stack)
-        if row is None:
+    rows = [_row(patient.model, stack) for stack in patient.stacks]
+    stages = Counter(re.sub(r"\d+", "#", row) for row in set(rows) - {None} if row is not None)
+    for stack, row in zip(patient.stacks, rows, strict=True):
+        # Of stages in a row each has a depth of its own, and the configuration's number is another thing.
+        if row is None or stages[re.sub(r"\d+", "#", row)] > 1:
             continue
         crosses = any(one.kind == "cross_attention" for one in stack.sublayers)
         found = _configured(patient.model, row, (_DEPTHS_OF_DECODERS if crosses else ()) + _DEPTHS)

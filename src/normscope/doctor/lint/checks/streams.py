@@ -7,6 +7,7 @@ from ...identify.lanes import NOT_BEYOND
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ...trace.lanes import SUMS_TO_ONE
+from ...trace.operations import Origin
 from ..patient import BranchSite, Patient, at_initialisation, branch_names, listed
 from ..rule import Fault, rule
 
@@ -204,7 +205,9 @@ def faded_stream(patient: Patient) -> Iterator[Fault]:
     """Factors below 1 on the skip path that leave less of its source than any mean over the sub-layers does."""
     for stack in patient.stacks:
         lowered = [
-            (found, factor) for found, factor in _skip_factors(stack) if factor < 1.0 and not _keeps_square(found)
+            (found, factor)
+            for found, factor in _skip_factors(stack)
+            if factor < 1.0 and not _keeps_square(found) and not _is_gated(found)
         ]
         rest, count = math.prod(factor for _, factor in lowered), len(lowered)
         if count > 1 and rest < 1 / count**2:
@@ -256,6 +259,12 @@ def drifting_stream(patient: Patient) -> Iterator[Fault]:
             f"{stack.source_square:.3g} to {stack.sublayers[-1].measured.sum_square:.3g}",
             fix="where the mean square is to stay, take a² + b² = 1, as √((k - 1)/k) and 1/√k have it",
         )
+
+
+def _is_gated(found: Sublayer) -> bool:
+    """Whether every token has gates of its own for what it keeps, feature by feature, as GRUs have: they learn to."""
+    factors = [term.factor for term in found.formula.segment.terms if term.kind == "scale" and term.factor is not None]
+    return any(factor.origin == Origin.DATA and factor.vector for factor in factors)
 
 
 def _keeps_square(found: Sublayer) -> bool:

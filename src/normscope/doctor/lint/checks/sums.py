@@ -162,6 +162,7 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     }
     idle = sorted(path for path in norms if path and not any(_within(path, module) for module in skipped))
     idle = [path for path in idle if not any(_within(name, path) and name not in unused for name in _names(patient))]
+    idle = [path for path in idle if not _beside_what_rests(patient, path, unused)]
     if idle:
         yield Fault(
             severity=Severity.WARNING,
@@ -176,6 +177,23 @@ def _stands_in_use(patient: Patient, name: str, unused: set[str]) -> bool:
     around = name.rpartition(".")[0].rpartition(".")[0]
     beside = [n for n, p in patient.model.named_parameters() if p.ndim > 1 and around and _within(n, around)]
     return bool(beside) and not any(n in unused for n in beside)
+
+
+def _beside_what_rests(patient: Patient, path: str, unused: set[str]) -> bool:
+    """Whether a module beside a norm has matrices, none of which is read: the norm is its own, as of a tower, or of
+    cross-attention, for which no inputs were given."""
+    while path:
+        around = path.rpartition(".")[0]
+        start = around + "." * bool(around)
+        read: dict[str, bool] = {}
+        for name, parameter in patient.model.named_parameters():
+            if parameter.ndim > 1 and name.startswith(start) and not _within(name, path):
+                module = name.removeprefix(start).partition(".")[0]
+                read[module] = read.get(module, False) or name not in unused
+        if read:
+            return not all(read.values())
+        path = around
+    return False
 
 
 def _names(patient: Patient) -> list[str]:

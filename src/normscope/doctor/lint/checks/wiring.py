@@ -1,6 +1,7 @@
 """Formulas that no registered placement has: what they are nearest to, and steps that are known mistakes."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from ....placement import StackShape, registered
@@ -86,6 +87,9 @@ def _shifted(stack: Stack) -> Iterator[Fault]:
     """Post-LN by its formula, whose first norm is a block's own, and whose last is not: x = norm(x); x + F(x)."""
     inside = in_blocks(stack)
     if not stack.embedding_norm or len(inside) < _LEAST:
+        return
+    # Where one kind is rarer, the stack begins within a block: the first norm is one of a sum with nothing, as DETR's.
+    if len(set(Counter(sublayer.kind for sublayer in inside).values())) > 1:
         return
     if not all(sublayer.formula.sum_is_normed and not sublayer.formula.reads_norm for sublayer in inside[:-1]):
         return
