@@ -24,9 +24,9 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 87_868,
-    "lines of normscope": 68_593,
-    "files": 597,
+    "lines": 88_032,
+    "lines of normscope": 68_757,
+    "files": 599,
     "import lines, %": 7.13,
     "public nouns": 891,
     "homonyms": 25,

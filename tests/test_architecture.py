@@ -44,7 +44,7 @@ MAY_IMPORT = {
     # Advice is about optimisers; a diagnosis is drawn as a report draws, and its page written whole or not at all.
     "doctor": {"files", "measure", "theory", "placement", "optim", "report"},
     # What is followed is what the doctor found, and what is added is what our own models have.
-    "transplant": {"doctor", "measure", "model", "placement"},
+    "transplant": {"doctor", "files", "measure", "model", "placement"},
     "train": {"files", "processes", "provenance", "signals", "optim", "settings"},
     "decode": {"model"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.
@@ -114,7 +114,7 @@ MAY_IMPORT = {
         "placement",
     }
     | {"processes", "provenance", "report", "runs", "settings", "signals", "targets", "tasks", "theory"}
-    | {"compare", "evidence", "finetune", "history", "monitor", "train"},
+    | {"compare", "evidence", "finetune", "history", "monitor", "train", "transplant"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
 WITHOUT_ERRORS = {

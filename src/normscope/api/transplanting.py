@@ -1,5 +1,6 @@
 """A model of the user's own under another placement, and back."""
 
+from pathlib import Path
 from typing import Literal
 
 from torch import nn
@@ -9,6 +10,7 @@ from ..placement import named
 from ..settings.arguments import checked
 from ..targets.target import SampleSettings, sampled
 from ..transplant import surgery
+from ..transplant.saved import is_saved, restore
 
 
 @checked
@@ -22,8 +24,10 @@ def transplant(
 ) -> nn.Module:
     """The same model, with the same sub-layers, under another placement: it is changed in place, and returned.
 
-    to: the name of a placement. inputs: what its forward is called with, by keyword (a mapping), by position (a
-    sequence, or one tensor), or a function that runs it; without it random ones, as `normscope.diagnose` draws them.
+    to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained` of a transplanted model
+    of transformers, has written: then the model gets the weights that lie there. inputs: what its forward is called
+    with, by keyword (a mapping), by position (a sequence, or one tensor), or a function that runs it; without it random
+    ones, as `normscope.diagnose` draws them.
     initialise: "draw" draws the sub-layers' matrices from torch's generator as the placement wants them, and puts norms
     back to where they start; "keep" leaves trained weights alone, and `model.transplanted.change` says how much the
     outputs changed, 0 where they are the same bits. stack: the name of the residual stream that is meant, where a model
@@ -34,10 +38,15 @@ def transplant(
     name the placement in every block. Raises UserError, with the reason and the place, where it does not or where the
     model cannot be followed, and then the model is as it was; ValueError for an unknown placement.
     """
-    target = named(to)
+    folder = Path(to) if Path(to).is_dir() and is_saved(Path(to)) else None
+    if folder is None:
+        named(to)
     if inputs is None:
         inputs, _ = sampled(model, SampleSettings(tokens=16, sequences=2, seed=0))
-    surgery.transplant(model, target, inputs, initialise=initialise, stack=stack)
+    if folder is not None:
+        restore(model, folder, inputs)
+        return model
+    surgery.transplant(model, named(to), inputs, initialise=initialise, stack=stack)
     return model
 
 

@@ -33,6 +33,7 @@ _HOMES = {
     "export": "trained.export",
     "import": "trained.import_",
     "convert-placement": "trained.convert_placement",
+    "transplant": "transplant.transplant",
     "re-place": "trained.convert_placement",
 }
 """The file of each verb in this folder, and its name there."""

@@ -26,6 +26,8 @@ from .program import Part
 from .weights import draw, marked, matrices_in, reset
 
 Initialise = Literal["draw", "keep"]
+RECIPE = "transplanted"
+"""The key of a model's configuration under which transformers keeps what was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,8 @@ class Transplanted:
     before: str
     """Its placement until then; "" where that had no name."""
     initialise: Initialise
+    stack: str | None
+    """The one that was named."""
     stacks: tuple[str, ...]
     blocks: tuple[str, ...]
     norms: tuple[str, ...]
@@ -49,7 +53,20 @@ class Transplanted:
     @property
     def recipe(self) -> dict[str, Any]:
         """What does the same again."""
-        return {"placement": self.placement, "stacks": list(self.stacks)}
+        return {"placement": self.placement, "initialise": self.initialise, "stack": self.stack}
+
+    def lines(self) -> list[str]:
+        """What was done, in words."""
+        where = ", ".join(one or "the model" for one in self.stacks)
+        known = self.before or "no placement that has a name"
+        told = [f"{where}: from {known} to {self.placement}, named by the doctor in each of {len(self.blocks)} blocks"]
+        if self.frozen:
+            told.append(f"frozen, since nothing reads them any more: {len(self.frozen)} parameters of norms")
+        if self.change is None:
+            told.append("weights of the sub-layers are drawn as the placement wants them")
+        else:
+            told.append(f"weights are kept; outputs on the batch change by {self.change:.2g} of their size")
+        return told
 
 
 def transplant(
@@ -86,6 +103,7 @@ def transplant(
         placement=target.name,
         before=plans[0].found.placement,
         initialise=initialise,
+        stack=stack,
         stacks=tuple(one.found.name for one in plans),
         blocks=tuple(block.module for one in plans for block in one.blocks),
         norms=tuple(dict.fromkeys(name for one in plans for name in one.swapped_norms)),
@@ -95,6 +113,8 @@ def transplant(
     for name in done.frozen:
         model.get_parameter(name).requires_grad_(False)
     model.transplanted = done  # type: ignore[assignment]
+    if hasattr(getattr(model, "config", None), "to_json_string"):
+        setattr(model.config, RECIPE, done.recipe)  # `save_pretrained` of transformers writes it with the weights
     return done
 
 
@@ -116,6 +136,8 @@ def untransplant(model: nn.Module) -> nn.Module:
     for name in done.frozen:
         model.get_parameter(name).requires_grad_(True)
     del model.transplanted
+    if hasattr(getattr(model, "config", None), RECIPE):
+        delattr(model.config, RECIPE)
     return model
 
 

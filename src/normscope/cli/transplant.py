@@ -1,0 +1,66 @@
+"""The verb `transplant`: a model of the user's own under another placement."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import UserError
+from .shared import Imports, Trust, placement_names, refuse_missing_target, run_imports
+
+
+def transplant(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="package.module:function or file.py:function that returns a model or (model, inputs); a Hugging Face "
+            "config.json, or a class such as GPT2Config; a folder with a checkpoint.",
+        ),
+    ],
+    to: Annotated[str, typer.Option(help="A placement, such as peri-ln; `normscope placements` lists them.")],
+    out: Annotated[Path, typer.Option(help="Folder to make, with the weights and the recipe.")],
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the weights, which are drawn as the placement wants them without it.")
+    ] = False,
+    stack: Annotated[
+        str | None, typer.Option(help="The residual stream that is meant, where the model has several.")
+    ] = None,
+    settings: Annotated[
+        list[str],
+        typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration, or give the function an argument."),
+    ] = [],  # noqa: B006
+    seed: Annotated[int, typer.Option(help="Seed of the weights, and of inputs for targets without any.")] = 0,
+    imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
+) -> None:
+    """Put a model of your own under another placement: its blocks keep their forward, and the doctor proves the result.
+
+    The exit code is 2, with the reason and the place, where the model cannot be followed.
+
+    For example:
+
+    \b
+      normscope transplant my_model.py:build --to peri-ln --out my_model_peri
+    """
+    refuse_missing_target(target)
+    if out.exists():
+        raise UserError(f"--out {out}: it exists already")
+    run_imports(imports)
+    (name,) = placement_names([to])
+    from ..placement import named
+    from ..targets import opened, trust_target
+    from ..transplant.saved import save
+    from ..transplant.surgery import transplant as transplanted
+
+    if trust:
+        trust_target(target)
+    found = opened(target, settings, tokens=16, sequences=2, seed=seed)
+    import torch
+
+    torch.manual_seed(seed)
+    done = transplanted(found.model, named(name), found.inputs, initialise="keep" if keep else "draw", stack=stack)
+    save(found.model, out, target=target, settings=settings)
+    for line in done.lines():
+        typer.echo(line)
+    typer.echo(f"written: {out}; in Python: normscope.transplant(model, {str(out)!r})")
