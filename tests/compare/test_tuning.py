@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawing import drawn_once
 from normscope.compare import pool
 from normscope.compare.compare import ComparisonResult, corpus_of
 from normscope.compare.grid import Grid
@@ -20,6 +21,7 @@ from normscope.compare.watching import runs_below
 from normscope.engines.seam import Engine, Job
 from normscope.errors import UserError
 from normscope.files import make_folders
+from normscope.report.comparison import page as pictures
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.report.words import learning_rate
 from normscope.runs.config import load
@@ -97,17 +99,20 @@ def compared(folder: Path, stub: Stub, tuning: Tuning = TUNING, stop_when: StopR
     )
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_POLL_SECONDS", 0.0)
+@pytest.fixture(scope="module", autouse=True)
+def _no_waiting() -> Iterator[None]:
+    """Neither between looks nor for pictures that are there already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "_POLL_SECONDS", 0.0)
+        for picture in ("endings_svg", "curves_svg", "gradient_svg", "schedule_svg"):
+            patch.setattr(pictures, picture, drawn_once(getattr(pictures, picture)))
+        yield
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stub, ComparisonPage]:
     folder, stub = tmp_path_factory.mktemp("tuned"), Stub()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "_POLL_SECONDS", 0.0)
-        return folder, stub, compared(folder, stub).page
+    return folder, stub, compared(folder, stub).page
 
 
 def test_every_arm_has_as_many_trials_and_is_compared_at_the_best_of_them(

@@ -15,6 +15,7 @@ from typing import IO, Any
 import torch
 
 import unsynced
+from drawing import drawn_once
 from normscope.__main__ import main
 from normscope.compare import pool as grid_pool
 from normscope.data import opening, work
@@ -46,7 +47,7 @@ class Bench:
         opening._TOY_HELD_OUT = 12
         opening.toy_corpus = lru_cache(opening.toy_corpus)
         for picture in ("endings_svg", "curves_svg", "gradient_svg", "schedule_svg"):
-            setattr(page, picture, _drawn_once(getattr(page, picture)))
+            setattr(page, picture, drawn_once(getattr(page, picture)))
         self.place = place.resolve()
         self._streams: list[int] = []
         self.work, self._said = self.place / "work", self.place / "said"
@@ -125,19 +126,6 @@ class Bench:
             main()
 
         return command
-
-
-def _drawn_once(picture: Callable[..., str]) -> Callable[..., str]:
-    """The same picture for the same numbers: children find those that the undisturbed work has drawn."""
-    known: dict[str, str] = {}
-
-    def drawn(*what: Any, **options: Any) -> str:
-        key = repr((what, options))
-        if key not in known:
-            known[key] = picture(*what, **options)
-        return known[key]
-
-    return drawn
 
 
 def _fork_what_is_started() -> None:
