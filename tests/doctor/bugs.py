@@ -319,6 +319,14 @@ BUGS: dict[str, Bug] = {
         severity="info",
         right=lambda: Torch(False),
     ),
+    "a final norm after Post-LN": Bug(
+        build=both(post, final=1),
+        rule="double-final-norm",
+        said="each of the 4 Post-LN blocks ends in one",
+        where="encoder",
+        severity="warning",
+        right=RIGHT_POST,
+    ),
     "two norms after Pre-LN": Bug(
         build=both(pre, final=2),
         rule="double-final-norm",

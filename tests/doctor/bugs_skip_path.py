@@ -116,6 +116,13 @@ BUGS: dict[str, Bug] = {
         right=lambda: SeveralStreams(by_matmul),
     ),
     # He et al. 2016, table 1: shortcuts times 0.5.
+    "the mean of skip and branch": Bug(
+        build=drawn(lambda x, f, norm: (x + f(norm(x))) / 2, lambda model: None, final=1),
+        rule="faded-stream",
+        severity="warning",
+        said="over 8 sub-layers: of what they start from, so much is left",
+        right=drawn(lambda x, f, norm: (x + norm(f(norm(x)))) / 2**0.5, lambda model: None, final=1),
+    ),
     "a skip that is halved once a sub-layer": Bug(
         build=drawn(halved_skip, lambda model: None, final=1),
         rule="faded-stream",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from doctor.bugs_values import BLOCKS, Bug, drawn
-from doctor.wired import Join, Model, Stack, pre
+from doctor.wired import Join, Model, Stack, post, pre
 
 Numbers = Callable[[int], float]
 ROOT = math.sqrt(2 * BLOCKS)
@@ -119,6 +119,29 @@ class Tables(nn.Module):
         return self.inner.projection(self.inner.encoder(x))
 
 
+def filled(number: float) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        model = both(lambda block: ROOT)()
+        for weight in model.encoder.parameters():
+            if weight.ndim > 1:
+                nn.init.constant_(weight, number)
+        return model
+
+    return build
+
+
+def with_norm(change: Callable[[nn.Module], object]) -> Callable[[], nn.Module]:
+    """Post-LN with a norm behind its small embedding, changed."""
+
+    def build() -> nn.Module:
+        model = Model(lambda: Stack(post, post, blocks=BLOCKS, first=1))
+        nn.init.normal_(model.embedding.weight, std=0.02)
+        change(model)
+        return model
+
+    return build
+
+
 GPT_2 = both(lambda block: ROOT)
 
 BUGS: dict[str, Bug] = {
@@ -166,6 +189,35 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said=": the scheme of 6 blocks, and here are 4",
         right=GPT_2,
+    ),
+    # nn.init.constant_ over every matrix.
+    "every matrix of one number": Bug(
+        build=filled(0.5),
+        rule="constant-weights",
+        severity="warning",
+        said="24 of 24 matrices of sub-layers start with one number in every entry, 0.5",
+        right=GPT_2,
+    ),
+    "a gain of 0 in one Post-LN block": Bug(
+        build=with_norm(lambda model: nn.init.zeros_(model.encoder.blocks[2].norms[1].weight)),
+        rule="uneven-blocks",
+        severity="warning",
+        said="block 3 of 4: the gain encoder.blocks.2.norms.1.weight starts at 0 and those of its likes do not",
+        right=with_norm(lambda model: None),
+    ),
+    "an ε of 0.01 behind a small embedding": Bug(
+        build=with_norm(lambda model: setattr(model.encoder.first[0], "eps", 1e-2)),
+        rule="norm-epsilon",
+        severity="warning",
+        said="the norm of the embedding adds ε = 0.01 to a mean square of 0.00",
+        right=with_norm(lambda model: None),
+    ),
+    "one row of norms at 2": Bug(
+        build=with_norm(lambda model: [nn.init.constant_(b.norms[0].weight, 2.0) for b in model.encoder.blocks]),
+        rule="gain-start",
+        severity="warning",
+        said="gains of 4 of 9 norms start at 2, where norms start at 1",
+        right=with_norm(lambda model: None),
     ),
     "all gains at 2": Bug(
         build=layer_norms_at(2.0),

@@ -349,6 +349,12 @@ KINDS: dict[str, Kind] = {
     "block: x = 2x + F": wired(only_pre(first(lambda x, f, norm: 2 * x + f(norm(x))))),
     "block: branch subtracted": wired(around(lambda base, a, f: (lambda x: -a(x), f))),
     "block: called twice": wired(lambda base: lambda x, of: base.wiring(base.wiring(x, of), of)),
+    "block: a sub-layer called twice": wired(
+        lambda base: lambda x, of: base.wiring(USUAL[base.wiring](x, of.attention, of.norms[0]), of)
+    ),
+    "block: a branch of its branch": wired(around(lambda base, a, f: (a, lambda x: f(f(x))))),
+    "block: attention left out": wired(lambda base: lambda x, of: USUAL[base.wiring](x, of.feed_forward, of.norms[1])),
+    "block: half of the sum": wired(only_pre(first(lambda x, f, norm: (x + f(norm(x))) / 2))),
     "block: feed-forward before attention": wired(swapped),
     "residual: attention's": wired(first(lambda x, f, norm: norm(f(x)))),
     "residual: feed-forward's": wired(second(lambda x, f, norm: f(norm(x)))),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..observe.parameters import size_of
 from ..record import Stack
-from .structure import by_kind
+from .structure import by_kind, factor_of_sum
 
 _ONE_STEP = 0.8
 """Of the whole change over depth: a law l^p makes at most 0.63 of it in one step, an odd block nearly all."""
@@ -121,6 +121,7 @@ def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne]]:
         for what, factors in (
             ("the skip", [one.skip_scale for one in likes]),
             ("the branch", [one.branch_scale for one in likes]),
+            ("the sum", list(map(factor_of_sum, likes))),
         ):
             sizes = [abs(factor) for factor in factors if factor is not None]
             if len(sizes) == len(factors):

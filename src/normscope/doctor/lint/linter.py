@@ -64,6 +64,7 @@ RULES: tuple[Rule, ...] = (
     initialisation.nonfinite_weights,
     initialisation.unlike_placement,
     initialisation.identical_blocks,
+    initialisation.constant_weights,
     schemes.initial_scheme,
     gains.gain_start,
     gains.gain_convention,

@@ -16,6 +16,16 @@ def in_blocks(stack: Stack) -> list[Sublayer]:
     return [sublayer for sublayer in stack.sublayers if sublayer.block > 0]
 
 
+def factor_of_sum(sublayer: Sublayer) -> float:
+    """The number that the sum of skip and branch is multiplied with before anything else; 1 without one."""
+    segment, factor = sublayer.formula.segment, 1.0
+    term = segment.end
+    while term is not segment.start and term.kind == "scale" and term.factor is not None and term.factor.is_constant:
+        factor *= term.factor.value
+        (term,) = term.arguments
+    return factor if term.kind == "sum" else 1.0
+
+
 def by_kind(stack: Stack) -> list[list[Sublayer]]:
     """The same, those of one kind together, in the order of depth."""
     kinds = dict.fromkeys(one.kind for one in in_blocks(stack))

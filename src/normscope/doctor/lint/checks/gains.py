@@ -1,10 +1,11 @@
 """Gains of norms that start at another number than 1, or were trained for a norm that adds 1 to them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...record import NormGain
 from ...result import Severity
-from ..patient import Patient, at_initialisation, listed
+from ..likes import repeated
+from ..patient import Patient, at_initialisation, listed, parameters_by_name
 from ..rule import Fault, rule
 
 _OFF = 0.1
@@ -25,9 +26,8 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
     if not at_initialisation(patient):
         return
     gains = _of_stream(patient)
-    large = [gain for gain in gains if gain.constant and gain.total > 1 + _OFF]
-    # One norm unlike the others is another rule's.
-    if 2 * len(large) > len(gains):
+    large = _most_or_a_row(patient, gains, lambda gain: gain.total > 1 + _OFF)
+    if large:
         added = [gain for gain in large if gain.adds_one]
         yield Fault(
             where=listed(gain.name for gain in large),
@@ -37,21 +37,54 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
             if added
             else "start them at 1; a size that is meant belongs into the weights that read the norm",
         )
-    if len(gains) > 1 and all(gain.constant and gain.total == 0 for gain in gains):
+    shut = _most_or_a_row(patient, gains, lambda gain: gain.total == 0)
+    shut = [] if _open_by_design(patient, shut) else shut
+    if len(shut) > 1:
         yield Fault(
-            where=listed(gain.name for gain in gains),
-            message=f"the gains of all {len(gains)} norms start at 0, and the forward pass multiplies by them as they "
-            "are: every branch and every logit starts at 0",
+            where=listed(gain.name for gain in shut),
+            message=f"the gains of {len(shut)} of {len(gains)} norms start at 0, and the forward pass multiplies by "
+            "them as they are: of what they norm nothing goes on"
+            + (", every branch and every logit starts at 0" if len(shut) == len(gains) else ""),
             fix="start them at 1, or multiply by 1 + w, as Gemma does with weights that start at 0",
         )
-    small = [gain for gain in gains if gain.constant and 0 < gain.total < 1 - _OFF]
-    if 2 * len(small) > len(gains):
+    small = _most_or_a_row(patient, gains, lambda gain: 0 < gain.total < 1 - _OFF)
+    if small:
         yield Fault(
             severity=Severity.INFO,
             where=listed(gain.name for gain in small),
             message=f"gains of {len(small)} of {len(gains)} norms start at {_range(small)}, where norms start at 1",
             fix="nothing, where branches are meant to start small",
         )
+
+
+def _most_or_a_row(patient: Patient, gains: Sequence[NormGain], is_odd: Callable[[NormGain], bool]) -> list[NormGain]:
+    """The gains that start oddly, where these are most of all, or all of a row of three or more at one place of blocks.
+
+    One norm unlike the others is another rule's.
+    """
+    odd = [gain for gain in gains if gain.constant and is_odd(gain)]
+    if 2 * len(odd) > len(gains):
+        return odd
+    weights, by_name = parameters_by_name(patient), {gain.name: gain for gain in odd}
+    rows = repeated({gain.name: weights[gain.name] for gain in gains if gain.name in weights})
+    return [by_name[name] for row in rows if len(row) > 2 and by_name.keys() >= row.keys() for name in row]
+
+
+def _open_by_design(patient: Patient, shut: Sequence[NormGain]) -> bool:
+    """Whether each of these norms ends a branch, which then starts at 0, as Fixup's and ReZero's do."""
+    names = {gain.name for gain in shut}
+    ends = {
+        name
+        for stack in patient.stacks
+        for use in stack.norm_uses
+        for name in use.parameters
+        if any(
+            term.at == use.at and term.kind == "norm" and term.arguments[0].kind == "branch"
+            for sublayer in stack.sublayers
+            for term in sublayer.formula.segment.terms
+        )
+    }
+    return bool(names) and names <= ends
 
 
 _ALL_BUT = 0.9

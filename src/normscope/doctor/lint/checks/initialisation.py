@@ -182,6 +182,36 @@ def identical_blocks(patient: Patient) -> Iterator[Fault]:
         )
 
 
+@rule(
+    "constant-weights",
+    Severity.WARNING,
+    title="matrices that start with one number everywhere",
+    why="All units of such a layer compute the same, get the same gradient and stay alike: a layer of any "
+    "width does the work of one unit.",
+    reference="Goodfellow et al. 2016, Deep Learning, section 8.4: initial weights need to break symmetry",
+    needs=(initial_weights,),
+)
+def constant_weights(patient: Patient) -> Iterator[Fault]:
+    """Matrices of sub-layers that are filled with one number other than 0, as a fill_ or a constant_ leaves them."""
+    weights = parameters_by_name(patient)
+    names = dict.fromkeys(name for _, sublayer in patient.sublayers() for name in sublayer.measured.matrices)
+    matrices = {name: weights[name].detach() for name in names if name in weights and min(weights[name].shape) > 1}
+    found = {name: float(w.flatten()[0]) for name, w in matrices.items() if w.ndim > 1 and w.numel() and _is_one(w)}
+    if found:
+        numbers = sorted(set(found.values()))
+        yield Fault(
+            where=listed(found),
+            message=f"{len(found)} of {len(matrices)} matrices of sub-layers start with one number in every entry, "
+            f"{', '.join(f'{number:.3g}' for number in numbers[:3])}",
+            fix="draw them, e.g. by torch.nn.init.normal_(weight, std=0.02)",
+        )
+
+
+def _is_one(weight: Tensor) -> bool:
+    first = weight.flatten()[0]
+    return bool(first != 0) and bool((weight == first).all())
+
+
 def _blocks(numbers: Sequence[int]) -> str:
     return f"block{'s' if len(numbers) > 1 else ''} {ranges(list(numbers))}"
 

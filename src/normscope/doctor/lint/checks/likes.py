@@ -33,8 +33,9 @@ def uneven_blocks(patient: Patient) -> Iterator[Fault]:
     """Blocks whose weights, factors, branches or gradients are unlike their likes', each told by its first cause."""
     if not at_initialisation(patient):
         return
-    # What is 0 has rules of its own, for branches and gates.
-    weights = [one for one in odd_weights(patient.model, apart=_WEIGHT) if one.size]
+    # What is 0 has rules of its own, for branches and gates; a gain of 0 shuts the stream itself where sums are normed.
+    gains = {gain.name for gain in patient.observed.norm_gains}
+    weights = [one for one in odd_weights(patient.model, apart=_WEIGHT) if one.size or one.name in gains]
     yield from _grouped(weights, "weights")
     # What a block's weights or factors make larger or smaller is no second fault.
     told = {one.block for one in weights}
@@ -85,7 +86,9 @@ _FIX = {
 
 
 def _said(one: OddOne, what: str, larger: bool) -> str:
-    if one.usual and one.size:
+    if not one.size:
+        return f"the gain {one.name} starts at 0 and those of its likes do not: of what it norms nothing goes on"
+    if one.usual:
         factor = one.factor if larger else 1 / one.factor
         by = f"{factor:.3g} times as {'large' if larger else 'small'} as"
     else:

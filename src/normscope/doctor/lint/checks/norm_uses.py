@@ -3,13 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from torch import nn
+
 from ....placement import named
 from ...identify.matching import matches
 from ...record import NormUse, Stack, Sublayer
 from ...result import Severity
 from ..patient import Patient, listed
 from ..rule import Fault, rule
-from ..structure import blocks_end_normed, wanted
+from ..structure import blocks_end_normed, explained, in_blocks, wanted
 
 
 @rule(
@@ -29,8 +31,12 @@ def double_final_norm(patient: Patient) -> Iterator[Fault]:
         # A placement may have a further norm at its end itself.
         at_end = ends and formula is not None and matches(formula.whole[-1], formula.blocks[-1])
         if at_end:
+            # torch.nn.Transformer keeps it for checkpoints of its own.
+            kept = any(
+                isinstance(one, nn.TransformerEncoder | nn.TransformerDecoder) for one in patient.model.modules()
+            )
             yield Fault(
-                severity=Severity.INFO,
+                severity=Severity.INFO if kept else Severity.WARNING,
                 where=stack.name,
                 message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
                 "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
@@ -38,7 +44,8 @@ def double_final_norm(patient: Patient) -> Iterator[Fault]:
             )
         doubled = [use for use in stack.norm_uses if use.again is not None]
         # That after the last block is spoken of already, or stands behind blocks of several placements.
-        spoken_of = at_end or (stack.final_norm and _ends_normed(patient, number))
+        mixed = not explained(in_blocks(stack))
+        spoken_of = at_end or (stack.final_norm and mixed and _ends_normed(patient, number))
         doubled = doubled[:-1] if spoken_of and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
         if doubled:
             yield Fault(

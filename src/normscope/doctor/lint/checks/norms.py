@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ...record import Sublayer
+from ...record import Stack, Sublayer
 from ...result import Severity
 from ..patient import BranchSite, Patient, branch_names, listed
 from ..rule import Fault, rule
@@ -268,6 +268,17 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
             ratio = stack.norm_epsilon / square if square > 0 else 0.0
             if ratio >= SWAMPED:
                 worst.setdefault(stack.name, []).append((ratio, (stack, sublayer)))
+    for stack in patient.stacks:
+        # Divided by √(s + ε), a mean square of s becomes s / (s + ε), times the square of the gain.
+        square, epsilon = stack.source_square / _first_gain(patient, stack) ** 2, _first_epsilon(patient, stack)
+        if stack.embedding_norm and epsilon and 0 < square <= 1 / (1 + SWAMPED):
+            read = epsilon * square / (1 - square)
+            yield Fault(
+                where=listed(stack.norm_uses[0].parameters) if stack.norm_uses else stack.name,
+                message=f"the norm of the embedding adds ε = {epsilon:.2g} to a mean square of {read:.2g}, "
+                f"so that the stream starts at {square**0.5:.2g} times what a norm gives",
+                fix=_LARGER,
+            )
     for some in worst.values():
         ratio, (stack, sublayer) = max(some, key=lambda one: one[0])
         square = _normed_square(sublayer)
@@ -275,9 +286,28 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
             where=branch_names([place for _, place in some]),
             message=f"the norm at {sublayer.name} adds ε = {stack.norm_epsilon:.2g} to a mean square of {square:.2g}, "
             f"so that its output is {(1 + ratio) ** -0.5:.2g} times what a norm gives",
-            fix="draw the embedding, or the weights before this norm, larger, or take a smaller ε (1e-12 holds in "
-            "float32 and bfloat16)",
+            fix=_LARGER,
         )
+
+
+_LARGER = (
+    "draw the embedding, or the weights before this norm, larger, or take a smaller ε (1e-12 holds in float32 and "
+    "bfloat16)"
+)
+
+
+def _first_gain(patient: Patient, stack: Stack) -> float:
+    """Of the norm in front of the first block; 1 where it has none, or one that shuts it."""
+    names = stack.norm_uses[0].parameters if stack.norm_uses else ()
+    return next((gain.total for gain in patient.observed.norm_gains if gain.name in names), 1.0) or 1.0
+
+
+def _first_epsilon(patient: Patient, stack: Stack) -> float | None:
+    """Of the same norm: its module's own where that has one, else the stack's."""
+    names = stack.norm_uses[0].parameters if stack.norm_uses else ()
+    module = patient.model.get_submodule(names[0].rpartition(".")[0] if names else "")
+    own = [getattr(module, name, None) for name in ("eps", "variance_epsilon")]
+    return next((one for one in own if isinstance(one, float)), stack.norm_epsilon)
 
 
 def _normed_square(sublayer: Sublayer) -> float | None:

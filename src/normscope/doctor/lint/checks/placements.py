@@ -19,7 +19,7 @@ from ..block_wirings import OddBlock, odd_block
 from ..patient import Patient, a_configured_placement, listed, parameters_by_name
 from ..rule import Fault, rule
 from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
-from .wiring import misplaced_step
+from . import wiring
 
 _Structure = tuple[Any, ...]
 """Of an outline."""
@@ -179,7 +179,7 @@ def mixed_placements(patient: Patient) -> Iterator[Fault]:
     for number, stack in enumerate(patient.stacks):
         inside = in_blocks(stack)
         # A mistake that is known by its name is told by that alone.
-        known = any(True for _ in misplaced_step.check(patient))
+        known = any(True for _ in wiring.misplaced_step.check(patient))
         if not known and not _is_a_mixture(patient, number) and (odd := odd_block(stack, shapes)):
             yield _unlike_all(odd)
             continue

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from torch import nn
+
 from ....placement import named
 from ....placement.printing import ranges
 from ...observe.parameters import size_of
@@ -24,6 +26,8 @@ from ..rule import Fault, rule
 
 _LEAST_BLOCKS = 3
 """With fewer, √(2L) is too near to other factors."""
+_DEEP = 12
+"""Blocks from which on weights that are not divided by depth are worth a note."""
 _ROUND = (0.5, 0.25, 0.1)
 """Ratios that somebody may have chosen, and no depth."""
 
@@ -40,7 +44,7 @@ _ROUND = (0.5, 0.25, 0.1)
     needs=(initial_weights,),
 )
 def initial_scheme(patient: Patient) -> Iterator[Fault]:
-    """The scheme of every stack, as information, and as a warning where it is half of one."""
+    """Stacks that are drawn by half of a scheme; and, as a note, by several, or without the division of a deep one."""
     if not at_initialisation(patient):
         return
     for stack in patient.stacks:
@@ -62,10 +66,10 @@ def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
     inner, outer = ([group for group in groups if group.joins == joins] for joins in (False, True))
     law = width_law(inner, stack.width)
     if law is None:
-        yield from _by_purpose(stack, groups)
+        yield from _by_purpose(patient, stack, groups)
         return
     fault = _misdivided(patient, stack, law, inner, outer) if stack.blocks >= _LEAST_BLOCKS else None
-    yield fault or _told(stack, law, outer)
+    yield from [fault] if fault else _undivided(stack, law, outer)
 
 
 def _blocks_apart(stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int], list[int]]]]) -> Iterator[Fault]:
@@ -87,17 +91,19 @@ def _blocks(group: DrawnAlike, places: Sequence[int]) -> str:
     return f"block{'s' * (len(places) > 1)} {ranges([group.blocks[place] for place in places])}"
 
 
-def _by_purpose(stack: Stack, groups: Sequence[DrawnAlike]) -> Iterator[Fault]:
+def _by_purpose(patient: Patient, stack: Stack, groups: Sequence[DrawnAlike]) -> Iterator[Fault]:
     """What no one law explains, each purpose by its own, where every one has a law."""
     laws = [next((law for law in WIDTH_LAWS if law.fits(group, stack.width)), None) for group in groups]
-    if all(laws):
+    # torch's own attention has one scheme inside a layer of another.
+    stock = any(isinstance(module, nn.MultiheadAttention) for module in patient.model.modules())
+    if all(laws) and not stock:
         said = {law.title: [g.purpose for g, of in zip(groups, laws, strict=True) if of is law] for law in laws if law}
         yield Fault(
             severity=Severity.INFO,
             where=stack.name,
             message="initial weights by several schemes: "
             + "; ".join(f"{', '.join(purposes)} at {title}" for title, purposes in said.items()),
-            fix="nothing, where this is meant, as in torch.nn.MultiheadAttention",
+            fix="nothing, where this is meant; else draw all matrices by one scheme",
         )
 
 
@@ -180,33 +186,20 @@ def _other_depth(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> in
     return depth if all(group.at(law.wanted(group, stack.width)[0] / factor) for group in outer) else None
 
 
-def _told(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> Fault:
-    """The scheme by its name."""
-    divisors = list(dict.fromkeys(depth_factor(group, law, stack) for group in outer))
-    usual = law is WIDTH_LAWS[0]
+def _undivided(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> Iterator[Fault]:
+    """A note on a deep stream that grows with depth, by GPT-2's deviation without its division."""
+    whole = bool(outer) and {depth_factor(group, law, stack) for group in outer} == {"1"}
     # Where every sum is normed, no stream grows with depth.
     normed = any(sublayer.formula.sum_is_normed for sublayer in stack.sublayers)
-    if not outer:
-        said = law.title
-    elif divisors == ["1"]:
-        said = f"{'plain, as in BERT: ' if usual else ''}every matrix of the {stack.blocks} blocks at {law.title}"
+    if whole and law is WIDTH_LAWS[0] and stack.blocks >= _DEEP and not normed:
         scaled = law.wanted(outer[0], stack.width)[0] / math.sqrt(2 * stack.blocks)
-        said += (
-            f", none divided by depth. GPT-2 would draw {_purposes(outer)} at {scaled:.3g}, over √(2 · {stack.blocks})"
+        yield Fault(
+            severity=Severity.INFO,
+            where=stack.name,
+            message=f"every matrix of the {stack.blocks} blocks starts at {law.title}, none divided by depth. GPT-2 "
+            f"would draw {_purposes(outer)} at {scaled:.3g}, over √(2 · {stack.blocks})",
+            fix="nothing; in a deep Pre-LN model dividing by √(2L) keeps the stream at the size of one branch",
         )
-    elif len(divisors) == 1 and divisors[0]:
-        name = "GPT-2's" if usual else "scaled by depth"
-        said = f"{name}: {law.title}, and {_purposes(outer)} at {outer[0].size:.3g}, divided by {divisors[0]}"
-    else:
-        said = f"{law.title}, and " + " and ".join(f"{group.purpose} at {group.size:.3g}" for group in outer)
-    return Fault(
-        severity=Severity.INFO,
-        where=stack.name,
-        message=f"initial weights: {said}",
-        fix="nothing; in a deep Pre-LN model dividing by √(2L) keeps the stream at the size of one branch"
-        if divisors == ["1"] and not normed
-        else "nothing",
-    )
 
 
 def _purposes(groups: Sequence[DrawnAlike]) -> str:

@@ -53,14 +53,22 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     yield from _shut(read, len(places))
     read = [place for place in read if not place[1].measured.shut_by]
     constant = [place for place in read if _is_constant(patient, place)]
+    shut = [gain.name for gain in patient.observed.norm_gains if gain.constant and gain.total == 0]
     if constant:
         yield Fault(
             severity=Severity.WARNING,
             where=branch_names(constant),
             message=f"branches none of whose matrices gets a gradient, while a bias does: {len(constant)} of "
-            f"{len(places)}. What they add is that bias, one and the same vector for every token, and they stay so, as "
-            "far as this batch tells: a ReLU or GELU all of whose outputs are 0 has a gradient of 0 too",
-            fix="look for a bias far below 0 or a matrix of zeros in front of the activation, and draw it as that of "
+            f"{len(places)}. What they add is that bias, one and the same vector for every token"
+            + (
+                f". Gains of the norms are 0: {listed(shut)}"
+                if shut
+                else ", and they stay so, as far as this batch tells: a ReLU or GELU all of whose outputs are 0 has a "
+                "gradient of 0 too"
+            ),
+            fix="start these gains at 1, or multiply by 1 + w where they are meant to start at 0"
+            if shut
+            else "look for a bias far below 0 or a matrix of zeros in front of the activation, and draw it as that of "
             "the others",
         )
     read = [place for place in read if place not in constant]

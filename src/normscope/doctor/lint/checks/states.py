@@ -41,7 +41,7 @@ def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
     norms = norm_parameters(patient.model)
     frozen = [name for name, weight in norms.items() if not weight.requires_grad and weight.numel() > 1]
     others = [weight for name, weight in patient.model.named_parameters() if name not in norms]
-    if 2 * len(frozen) > len(norms) and all(weight.requires_grad for weight in others):
+    if len(frozen) > 2 and all(weight.requires_grad for weight in others):
         yield Fault(
             where=listed(frozen),
             message=f"{len(frozen)} of {len(norms)} gains and shifts of norms are frozen at their initial values, "

@@ -10,6 +10,7 @@ from ...trace.lanes import SUMS_TO_ONE
 from ...trace.operations import Origin
 from ..patient import BranchSite, Patient, at_initialisation, branch_names, listed
 from ..rule import Fault, rule
+from ..structure import factor_of_sum
 
 
 @rule(
@@ -269,8 +270,8 @@ def _is_gated(found: Sublayer) -> bool:
 
 def _keeps_square(found: Sublayer) -> bool:
     """Whether the factors of skip and branch, a² + b² = 1, replace what is lost, as Muse Spark's gates do."""
-    skip, branch = found.skip_scale, found.branch_scale
-    return skip is not None and branch is not None and abs(skip**2 + branch**2 - 1) < 0.05
+    skip, branch, both = found.skip_scale, found.branch_scale, factor_of_sum(found)
+    return skip is not None and branch is not None and abs((skip**2 + branch**2) * both**2 - 1) < 0.05
 
 
 def _skip_factors(stack: Stack) -> Iterator[tuple[Sublayer, float]]:
@@ -287,4 +288,4 @@ def _skip_factors(stack: Stack) -> Iterator[tuple[Sublayer, float]]:
                 yield found, abs(mixing.total)
         # Where sub-layers have one formula together, streams stand in tensors of their own, and no path is the skip.
         elif found.skip_scale is not None and len(found.formula.segment.branches) == 1:
-            yield found, abs(found.skip_scale)
+            yield found, abs(found.skip_scale * factor_of_sum(found))
