@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from normscope.cli.watch import said_of_all
 from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid, write_configs
-from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
+from normscope.compare.manifest import FILE, AboutCorpus, Manifest, cell_of, write_manifest
+from normscope.compare.rates import trials_of
 from normscope.compare.watching import FoundRun, RunsWatch, runs_below
 from normscope.errors import UserError
 from normscope.processes.locks import SeenLocks, is_held
@@ -318,3 +320,31 @@ def test_a_run_may_be_named_by_one_relative_word(name: str, tmp_path: Path, monk
     found = FoundRun(folder=RunFolder(Path(name)), settings={})
     assert found.group.resolve() == tmp_path
     assert found.log_file.parent.parent.resolve() == tmp_path.parent
+    corpus = AboutCorpus("0", 4.0, [])
+    assert trials_of([cell_of(RunFolder(Path(name)), tiny())], Manifest(corpus=corpus)) == []  # as its report asks
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "update", "update": "7"}',
+        '{"event": "update", "update": -5, "nll_nats": 2.0}',
+        '{"event": "update", "update": 1e999, "nll_nats": 2.0}',
+        '{"event": "update", "update": 3, "epoch": 1e-320}',
+        '{"event": "update", "update": 3, "nll_nats": "x"}',
+        '{"event": "validation", "update": 3, "nll_nats": [1]}',
+        '{"event": "decided", "update": 3, "reason": 5, "validations": "3"}',
+        "[" * 5000 + "]" * 5000,
+        "9" * 5000,
+    ],
+)
+def test_a_line_that_no_run_writes_hides_no_run(line: str, tmp_path: Path) -> None:
+    cells = cells_in(tmp_path, duration="3 epochs")
+    for cell in cells:
+        begin(cell)
+        log(cell, 1, 2)
+    with cells[0].folder.metrics_file.open("a") as file:
+        file.write(line + "\n")
+    states = RunsWatch(tmp_path).look()
+    assert [type(state.update) for state in states] == [int, int]
+    assert said_of_all(states).startswith("2 ")

@@ -77,6 +77,7 @@ _RUNS = (
     "data.max_tokens=128",
 )
 _GRID = ("--arms", "post-ln:0,pre-ln:2", "--peak-lr", "3e-3", "--processes", "1", "--evaluate", "valid")
+_TRIALS = ("--placement", "pre-ln", "--trials", "6", "--peak-lr", "1e-3:1e-2", "--processes", "1")
 _SMALL = ("--vocabulary-size", "120")
 _SEARCH = ("--batch-sizes", "16", "--rates", "1e-3,2e-3", "--epochs", "1", "--seeds", "2", "--processes", "1")
 _LEMMAS = ("seeds=2", "blocks=2", "width=8", "singular_width=4", "tokens=4", "vectors=5")
@@ -98,6 +99,7 @@ WORKS = {
         ),
         _work("documents", "data", "documents", "work/corpus", "--train", "desk/text.txt", *_SMALL),
         _work("compare", "compare", "--out", "work/out", *_GRID, *options(*_RUNS), resumes=True),
+        _work("tune", "tune", "--out", "work/out", *_TRIALS, *options(*_RUNS), resumes=True),
         _work(
             "finetune", "finetune", "desk/pre", "--task", "desk/pairs.tsv", "--out", "work/out", *_SEARCH, resumes=True
         ),

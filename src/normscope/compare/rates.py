@@ -163,7 +163,7 @@ def trials_of(cells: Sequence[Cell], manifest: Manifest) -> list[TrialRuns]:
         return [TrialRuns(cells, manifest.search)]
     arms = {(cell.arm.placement, cell.arm.warmup_updates, cell.arm.optimizer) for cell in cells}
     found = []
-    for folder in dict.fromkeys(cell.folder.path.parents[1] / TRIALS for cell in cells):
+    for folder in dict.fromkeys(cell.beside / TRIALS for cell in cells):
         there = read_manifest(folder)
         if there is not None and there.search is not None:
             trials = named_cells(folder, there.cells)

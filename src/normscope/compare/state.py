@@ -1,6 +1,7 @@
 """What a run of a grid is doing, as the pool and its display know it: read from what the run has logged."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,9 +95,15 @@ class BesideRuns:
     def log_file(self) -> Path:
         return self._beside("logs", ".txt")
 
-    def _beside(self, folder: str, ending: str) -> Path:
+    @property
+    def beside(self) -> Path:
+        """The folder that has that of all runs."""
         run = self.folder.path
-        return (run if len(run.parents) > 1 else run.absolute()).parents[1] / folder / f"{run.name}{ending}"
+        # A run may be named by one relative word, which has no folder above it.
+        return (run if len(run.parents) > 1 else run.absolute()).parents[1]
+
+    def _beside(self, folder: str, ending: str) -> Path:
+        return self.beside / folder / f"{self.folder.path.name}{ending}"
 
 
 _Cell = TypeVar("_Cell", bound=_ShownCell)
@@ -140,7 +147,8 @@ class CellState(Generic[_Cell]):
         """Of the whole run: as its configuration says, or by its epochs and how far it is in them; None before that."""
         if self.updates is not None or self.epochs is None or not self._epoch:
             return self.updates
-        return max(self.update, round(self.epochs * self.update / self._epoch))
+        total = self.epochs * self.update / self._epoch
+        return max(self.update, round(total)) if math.isfinite(total) else None
 
     def course(self, most: int) -> list[float]:
         """The loss over updates in at most so many means: of its validations, or of its batches before two of these."""
@@ -190,8 +198,9 @@ class CellState(Generic[_Cell]):
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    self._take(json.loads(line))
-                except (ValueError, TypeError, KeyError):  # gone back and on again meanwhile: read it all next time
+                    self._take(_of_a_run(json.loads(line)))
+                # Gone back and on again meanwhile, so that it is all read next time; or no line of ours.
+                except (ValueError, TypeError, KeyError, RecursionError):
                     self._offset = 0
                     break
                 self._offset += len(line)
@@ -222,6 +231,16 @@ class CellState(Generic[_Cell]):
         # A run that has been given more updates since is not finished.
         elif event["event"] == "finished" and self.update >= (self.updates or 0):
             self.status, self.message = event["event"], ""
+
+
+_NUMBERS = ("update", "epoch", "nll_nats", "validations")
+
+
+def _of_a_run(event: dict[str, Any]) -> dict[str, Any]:
+    """The event. Raises TypeError or ValueError where a run writes no such, which somebody else may have."""
+    if not all(0 <= event[name] < math.inf for name in _NUMBERS if name in event) or event["update"] % 1:
+        raise ValueError(f"no event of a run: {event}")
+    return event
 
 
 @dataclass(frozen=True, slots=True)
