@@ -1,6 +1,7 @@
 """Moments beside vectors: the same operations on arrays whose parts are orthogonal, so that both agree exactly."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 import normscope.model  # noqa: F401  registers attention over depth and unit vectors for tensors
 from normscope.placement.operations import mix, unit
-from normscope.theory.moments import Atoms, Moments, single, without_mean
+from normscope.theory.moments import Atoms, Moments, Unpredictable, single, without_mean
 from normscope.theory.operations import InitialNumber, MomentNorms
 
 TOKENS, PARTS = 3, 5
@@ -221,3 +222,24 @@ class TestNorms:
         off_diagonal = float(products.sum() - products.trace()) / tokens / (tokens - 1)
         assert x.p == pytest.approx(off_diagonal, abs=4 / math.sqrt(width * draws * tokens))
         assert x.p == pytest.approx(0.2, rel=1e-4)
+
+
+def test_numbers_may_stand_on_either_side() -> None:
+    """As they may beside tensors and symbols: a formula is written in any order."""
+    moments, x = parts()[0]
+    for ours, theirs in (
+        (0.5 + moments, 0.5 + x),
+        (moments - 0.5, x - 0.5),
+        (0.5 - moments, 0.5 - x),
+        (0 + moments * 2, 0 + x * 2),
+    ):
+        assert_same((ours, theirs))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [lambda x: x**2, lambda x: x / x, lambda x: 1 / x, lambda x: x * x, lambda x: x / 0],
+)
+def test_what_theory_does_not_follow_is_refused_in_words(formula: Callable[[Moments], Moments]) -> None:
+    with pytest.raises(Unpredictable, match="this placement cannot be predicted"):
+        formula(parts()[0][0])

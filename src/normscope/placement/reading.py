@@ -57,14 +57,14 @@ def formula_fault(placement: type[Placement]) -> str:
     )
     try:
         read(placement(shape))
-    except (AttributeError, NameError, TypeError) as error:
+    except (AttributeError, NameError, NotImplementedError, TypeError) as error:
         said = " ".join(str(error).split())
         return (
             f"its formula cannot be read ({type(error).__name__}: {said}); join must return the state after a "
             "sub-layer, such as norm(x + sublayer(x)), made by Python's operators and normscope.placement.operations "
             "and by nothing of torch, since x is not always a tensor"
         )
-    except (ArithmeticError, LookupError, ValueError, NotImplementedError):
+    except (ArithmeticError, LookupError, ValueError):
         return ""
     return ""
 

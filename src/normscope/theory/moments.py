@@ -28,6 +28,10 @@ class Unpredictable(ValueError):
 
 
 Coefficients = NDArray[np.float64]
+_TOKENS_TWICE = (
+    "the formula multiplies two values that depend on the token, of which theory knows no second moments: this "
+    "placement cannot be predicted"
+)
 _SMALLEST, _LARGEST = 1e-60, 1e60
 """Of a lane's factor: squares of its inverse must not overflow."""
 
@@ -216,16 +220,18 @@ class Moments:
             return _shifted(self, float(other))
         return _sum(self, other)
 
-    def __sub__(self, other: "Moments") -> "Moments":
-        return _sum(self, other * -1.0)
+    __radd__ = __add__
+
+    def __sub__(self, other: "Moments | float") -> "Moments":
+        return self + other * -1.0
+
+    def __rsub__(self, other: float) -> "Moments":
+        return self * -1.0 + other
 
     def __mul__(self, factor: "float | Moments | tuple[Any, ...]") -> "Moments":
         """Raises Unpredictable where the factor depends on the token as well, or from feature to feature."""
         if isinstance(factor, Moments):
-            raise Unpredictable(
-                "the formula multiplies two values that depend on the token, of which theory knows no second moments: "
-                "this placement cannot be predicted"
-            )
+            raise Unpredictable(_TOKENS_TWICE)
         if isinstance(factor, tuple):
             raise Unpredictable(
                 "the formula multiplies a stream with a vector whose entries start from different numbers, which "
@@ -240,8 +246,18 @@ class Moments:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: float) -> "Moments":
+    def __truediv__(self, divisor: "float | Moments") -> "Moments":
+        if isinstance(divisor, Moments):
+            raise Unpredictable(_TOKENS_TWICE)
+        if divisor == 0:
+            raise Unpredictable("the formula divides by 0: this placement cannot be predicted")
         return self * (1 / float(divisor))
+
+    def __rtruediv__(self, dividend: float) -> "Moments":
+        raise Unpredictable(_TOKENS_TWICE)
+
+    def __pow__(self, exponent: object) -> "Moments":
+        raise Unpredictable(_TOKENS_TWICE)
 
 
 def _sum(left: Moments, right: Moments) -> Moments:
