@@ -1,8 +1,9 @@
-"""What every verb prints that trains nothing: within the terminal's columns, uncut, also where it has ASCII alone."""
+"""What verbs print that train nothing: within the terminal's columns, uncut, also where it has ASCII alone."""
 
 import json
 import math
 import os
+import shlex
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -30,31 +31,42 @@ LINES = (
 )
 
 
+def assert_fits(line: str, printed: list[str], columns: int) -> None:
+    """No line is cut, none longer than the columns but where one word is, and none coloured."""
+    long = [one for one in printed if len(one) > columns and max(map(len, one.split())) < columns - 8]
+    assert long == [], line
+    assert [one for one in printed if one.rstrip().endswith(("…", "...")) or "\x1b" in one] == [], line
+
+
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("columns", [80, 120])
 def test_lines_keep_to_the_columns_and_nothing_is_cut(columns: int, tmp_path: Path) -> None:
     log = [{"step": at, "loss": 3.0 if at < 50 else math.nan, "learning_rate": 1e-3} for at in range(1, 99)]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": log}))
-    code, out, err = finish(forked.call(say_all, tmp_path, str(columns)))
+    for line, (code, printed) in zip(LINES, said(tmp_path, LINES, columns), strict=True):
+        assert len(printed) > 5, line
+        assert_fits(line, printed, columns)
+        assert code == ("1" if "--log" in line else "0"), line
+
+
+def said(folder: Path, lines: tuple[str, ...], columns: int) -> list[tuple[str, list[str]]]:
+    """Exit code and printed lines of each, on a terminal that has ASCII alone."""
+    code, out, err = finish(forked.call(say_all, folder, lines, str(columns)))
     assert code == 0, err
     assert "Traceback" not in err
-    said = out.split("\n==== ")
-    assert len(said) == len(LINES) + 1
-    for line, text, after in zip(LINES, said, said[1:], strict=False):
-        lines = text.splitlines()[1 if line != LINES[0] else 0 :]
-        assert len(lines) > 5, line
-        assert [one for one in lines if len(one) > columns] == [], line
-        assert [one for one in lines if one.rstrip().endswith(("…", "..."))] == [], line
-        assert after[:1] == ("1" if "--log" in line else "0"), line
+    assert out.isascii()
+    first, *others = f"\n{out}".split("\n==== ")
+    texts = [first, *(text.partition("\n")[2] for text in others)]
+    return [(after[:1], text.splitlines()) for text, after in zip(texts, others, strict=False)]
 
 
-def say_all(folder: Path, columns: str) -> None:
-    """What is printed for each of LINES, and its exit code, on a terminal that has ASCII alone."""
+def say_all(folder: Path, lines: tuple[str, ...], columns: str) -> None:
+    """Print what is said for each of the lines, and its exit code."""
     os.chdir(folder)
     os.environ["COLUMNS"] = columns
     with open(1, "w", encoding="ascii", closefd=False) as ascii_alone, redirect_stdout(ascii_alone):
-        for line in LINES:
-            sys.argv = ["normscope", *line.split()]
+        for line in lines:
+            sys.argv = ["normscope", *shlex.split(line.replace("COLUMNS", columns))]
             code: object = 0
             try:
                 main()

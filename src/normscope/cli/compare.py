@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import say, stderr
+from .console import say, stderr, tell
 from .display import GridDisplay, end_of
 from .options import described_by
 from .shared import (
@@ -161,8 +161,7 @@ def _prepare(
     from ..compare.compare import prepare
     from ..engines.choosing import settings_of
 
-    for line in prepare(base, grid, folder, settings_of(engine, table), stop_when):
-        typer.echo(line)
+    tell(*prepare(base, grid, folder, settings_of(engine, table), stop_when))
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:

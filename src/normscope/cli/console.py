@@ -13,7 +13,7 @@ from textwrap import wrap
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
-from ..report.terminal import LIKE_LETTERS
+from ..report.terminal import writes_like_letters
 from ..report.words import duration, printable
 
 if TYPE_CHECKING:
@@ -192,9 +192,21 @@ def say(text: str) -> None:
 
 
 def fitted(text: str) -> str:
-    """The text with every line broken to the columns of standard output, and what follows below its beginning."""
+    """The text with every line broken to the columns of standard output, and what follows below its beginning.
+
+    A word stays whole, such as a path that is to be copied.
+    """
     lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
-    return "\n".join("\n".join(wrap(line, columns(), subsequent_indent=indent)) for line, indent in lines)
+    return "\n".join(
+        "\n".join(wrap(line, columns(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+        for line, indent in lines
+    )
+
+
+def tell(*lines: str) -> None:
+    """Print sentences on standard output, broken to its columns."""
+    for line in lines:
+        print(fitted(line), flush=True)
 
 
 def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> None:
@@ -214,7 +226,7 @@ def show_what_the_terminal_has() -> None:
         # A stream that another terminal was put under while it stood cannot be changed, and may write what it can.
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):
-                stream.reconfigure(errors=LIKE_LETTERS)
+                writes_like_letters(stream)
 
 
 _SHOWN_AFTER_SECONDS = 1.0

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 from ..data.documents.text import TextLayout
 from ..data.sources.opening import FIELD
 from ..errors import UserError
-from .console import StageDisplay, stderr
+from .console import StageDisplay, stderr, tell
 from .options import described_by
 from .shared import WholeLines
 
@@ -119,8 +119,7 @@ def data_prepare(
     )
     with StageDisplay(stderr()) as display:
         report = prepare(config, display)
-    for line in report.summary(config):
-        typer.echo(line)
+    tell(*report.summary(config))
 
 
 @data_app.command("documents")
@@ -173,8 +172,7 @@ def data_documents(
     )
     with StageDisplay(stderr()) as display:
         report = prepare_documents(config, display)
-    for line in report.summary():
-        typer.echo(line)
+    tell(*report.summary())
 
 
 def _tokeniser(asked: str) -> "TokeniserKind | Path":

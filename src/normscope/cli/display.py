@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..report.words import duration, printable, sparkline
-from .console import say
+from .console import say, tell
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -167,4 +167,4 @@ def print_summary(page: "ComparisonPage", file: Path) -> None:
     """Print what a report says of every configuration, and where it is."""
     from ..report.comparison.page import summary_lines
 
-    typer.echo("\n".join(summary_lines(page, str(file))))
+    tell(*summary_lines(page, str(file)))

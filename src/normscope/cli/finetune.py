@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import stderr
+from .console import stderr, tell
 from .display import GridDisplay
 from .options import described_by
 from .shared import COMPARE, CheckpointOption, EngineName, Imports, Trust, listed, open_trained, resumable
@@ -122,5 +122,4 @@ def _search(run: Path, pairs: "PairTask", folder: Path, space: "SearchSpace", **
             stderr().print(f"failed: {line}", soft_wrap=True)
         stderr().print("run the same command to try them again", soft_wrap=True)
         raise typer.Exit(1) from None
-    for line in [*found.lines(), f"results: {folder / 'results.json'}"]:
-        typer.echo(line)
+    tell(*found.lines(), f"results: {folder / 'results.json'}")

@@ -10,7 +10,7 @@ import typer
 from .. import __version__
 from ..errors import UserError
 from ..processes.surroundings import hold_lifeline
-from .console import fitted, say, show_what_the_terminal_has
+from .console import say, show_what_the_terminal_has, tell
 from .shared import Verbs
 
 _HOMES = {
@@ -109,7 +109,7 @@ def _main(
     Type `normscope` alone for where to start, and `normscope VERB --help` for one verb.
     """
     if context.invoked_subcommand is None:
-        typer.echo(fitted(START))
+        tell(START)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .console import StageDisplay, say, stderr
+from .console import StageDisplay, say, stderr, tell
 from .options import described_by
 from .shared import COMPARE, EngineName, Imports, WholeLines, resumable, run_imports
 
@@ -59,7 +59,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
                 say=say,
                 command=shlex.join(["normscope", *sys.argv[1:]]),
             )
-        typer.echo("\n".join(lines))
+        tell(*lines)
 
     parameters: dict[str, tuple[Any, Any]] = {
         "scale": (_Scale, "cpu"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UserError
-from .console import say
+from .console import say, tell
 from .shared import (
     Average,
     Beam,
@@ -104,8 +104,10 @@ def evaluate(
             write_over(output, "".join(line + "\n" for line in done.translations))
         if save is not None:
             write_over(save, SCORES.text(values))
-    for line in [json.dumps(values)] if as_json else done.lines():
-        typer.echo(line)
+    if as_json:
+        typer.echo(json.dumps(values))
+    else:
+        tell(*done.lines())
 
 
 def generate(
@@ -256,7 +258,7 @@ def export(
     with averaged_if_asked(run, which, average) as (place, one, _):
         report = export_run(place, out, form=form, which=one)
     left_out = f"; without {', '.join(report.left_out)}" if report.left_out else ""
-    typer.echo(
+    tell(
         f"{out}: {report.form.name}, opened by {report.form.opened_by}; its outputs differ from ours by at most "
         f"{report.difference:.2g}{left_out}"
     )
@@ -277,11 +279,11 @@ def import_(
     from ..exchange.verbs import import_run
 
     imported = import_run(folder, run, settings=settings)
-    typer.echo(f"{run}: task {imported.task}, update 0")
+    tell(f"{run}: task {imported.task}, update 0")
     if imported.drawn:
-        typer.echo(f"note: drawn at random, because the checkpoint lacks these weights: {', '.join(imported.drawn)}")
+        tell(f"note: drawn at random, because the checkpoint lacks these weights: {', '.join(imported.drawn)}")
     if imported.unused:
-        typer.echo(f"note: weights of the checkpoint that this model has no place for: {', '.join(imported.unused)}")
+        tell(f"note: weights of the checkpoint that this model has no place for: {', '.join(imported.unused)}")
 
 
 def convert_placement(
@@ -305,6 +307,4 @@ def convert_placement(
     from ..exchange.verbs import re_place_run
 
     done = re_place_run(run, out, placement, which=which, settings=settings)
-    for line in done.lines():
-        typer.echo(line)
-    typer.echo(f"{out}: update 0; train on with: normscope train {out / 'config.toml'} --run {out}")
+    tell(*done.lines(), f"{out}: update 0; train on with: normscope train {out / 'config.toml'} --run {out}")

@@ -50,3 +50,23 @@ LIKE_LETTERS = "normscope"
 """How a stream writes what its encoding has not, as `errors`: by like letters, one for one, so that lines keep their
 length."""
 codecs.register_error(LIKE_LETTERS, _alike)
+
+_ASCII = codecs.lookup("ascii")
+ASCII_BY_ANOTHER_NAME = "normscope-ascii"
+"""The same encoding: where a stream says that it is ASCII by its own, click writes UTF-8 past it."""
+
+
+def _named(name: str) -> codecs.CodecInfo | None:
+    if name.replace("_", "-") != ASCII_BY_ANOTHER_NAME:
+        return None
+    incremental = {"incrementalencoder": _ASCII.incrementalencoder, "incrementaldecoder": _ASCII.incrementaldecoder}
+    return codecs.CodecInfo(_ASCII.encode, _ASCII.decode, name=ASCII_BY_ANOTHER_NAME, **incremental)
+
+
+codecs.register(_named)
+
+
+def writes_like_letters(stream: io.TextIOWrapper) -> None:
+    """Have a stream write a like letter for each that its encoding has not, whoever writes into it."""
+    is_ascii = codecs.lookup(stream.encoding).name == _ASCII.name
+    stream.reconfigure(encoding=ASCII_BY_ANOTHER_NAME if is_ascii else None, errors=LIKE_LETTERS)
