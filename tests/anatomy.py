@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_149,
-    "lines of normscope": 68_874,
+    "lines": 88_212,
+    "lines of normscope": 68_937,
     "files": 599,
     "import lines, %": 7.13,
     "public nouns": 891,
