@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import select
 import shutil
 import signal
 import sys
@@ -279,8 +280,10 @@ def test_a_terminal_that_is_closed_lets_the_run_save(tmp_path: Path) -> None:
     terminal, ours = os.openpty()
     settings = options("train.duration=100000", "train.checkpoint_every=100000")
     process = forked.call(train_at_a_terminal, os.ttyname(ours), ["train", "--run", str(folder), *settings])
-    while process.poll() is None and not (folder / "metrics.jsonl").exists():
-        os.read(terminal, 1 << 16)
+    metrics = folder / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+        if select.select([terminal], [], [], 0.05)[0]:
+            os.read(terminal, 1 << 16)
     os.close(ours)
     os.close(terminal)
     assert process.wait(240) == 129
