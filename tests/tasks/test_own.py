@@ -3,6 +3,7 @@
 import math
 import random
 import re
+import shutil
 import signal
 import time
 from collections import Counter
@@ -118,21 +119,28 @@ def test_a_run_computes_what_a_loop_in_plain_pytorch_does(tmp_path: Path) -> Non
         torch.testing.assert_close(parameter, dict(model.named_parameters())[name], rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("kills", [3])
+@pytest.mark.parametrize("placement", ["own", pytest.param("peri-ln", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.thorough)])
 def test_a_run_killed_at_random_updates_ends_in_the_undisturbed_bytes(
-    whole: tuple[str, Path], tmp_path: Path, kills: int
+    whole: tuple[str, Path], tmp_path: Path, kills: int, placement: str
 ) -> None:
     factory, undisturbed = whole
+    placed = f"model.placement={placement}"
+    if placement != "own":
+        undisturbed = tmp_path / "undisturbed"
+        trained(factory, undisturbed, placed)
     run, drawn = tmp_path / "run", random.Random(5)
-    for _ in range(kills):
-        process = forked.start("train", factory, "--run", str(run), *OPTIONS)
+    for number in range(kills):
+        if number % 3 == 2:
+            shutil.rmtree(run, ignore_errors=True)  # begun again, so that kills come early too
+        process = forked.start("train", factory, "--run", str(run), *OPTIONS, "--set", placed)
         lines = drawn.randrange(1, 14)
         while process.poll() is None and not _has(run / "metrics.jsonl", lines):
             time.sleep(0.002)
         if process.poll() is None:
             forked.os.kill(process.pid, signal.SIGKILL)
         process.wait(60)
-    assert finish(forked.start("train", factory, "--run", str(run), *OPTIONS))[0] == 0
+    assert finish(forked.start("train", factory, "--run", str(run), *OPTIONS, "--set", placed))[0] == 0
     assert result(run, 12) == result(undisturbed, 12)
 
 
