@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_212,
-    "lines of normscope": 68_937,
+    "lines": 88_220,
+    "lines of normscope": 68_940,
     "files": 599,
     "import lines, %": 7.13,
     "public nouns": 891,

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 import forked
 import in_process
 import normscope
+from normscope.api.comparison import _given
 from normscope.compare import compare
 from normscope.errors import UserError
 from normscope.runs.config import load
@@ -222,6 +223,12 @@ def test_a_comparison_trains_the_model_of_a_file_over_rates_and_warm_ups(
     assert costs["Cost of Own"].startswith(f"{own:,} parameters")
     assert costs["Cost of Peri-LN"].startswith(f"{own + more:,} parameters")
     assert float(re.search(r"([\d.]+) times the memory", costs["Cost of Peri-LN"])[1]) > 1
+
+
+def test_a_configuration_in_python_leaves_its_defaults_to_the_comparison(tmp_path: Path) -> None:
+    given = _given(load(Path(written(tmp_path)), ["optimizer.peak_lr=0.5"]))
+    assert "optimizer.peak_lr" in given.places
+    assert not given.places.keys() & {"model.placement", "optimizer.name", "schedule.warmup_updates"}
 
 
 def as_built() -> nn.Module:

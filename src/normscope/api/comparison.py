@@ -210,7 +210,10 @@ def _given(config: Configuration) -> GivenConfig:
     if isinstance(config, Mapping):
         table, places = config, set(flat(config))
     else:
-        table, usual = as_table(config), flat(as_table(configuration({"task": config.task}, {})))
+        # What has no default is no axis of a comparison.
+        factory = getattr(config.model, "factory", None)
+        least = {"task": config.task, **({} if factory is None else {"model": {"factory": factory}})}
+        table, usual = as_table(config), flat(as_table(configuration(least, {})))
         places = {key for key, value in flat(table).items() if usual.get(key) != value}
     source = "configuration"
     return GivenConfig(source=source, table=table, places=dict.fromkeys(places, f"the {source}"), engine={})
