@@ -224,3 +224,10 @@ def test_streams_and_histories_are_those_of_place(placement: str) -> None:
             optimizer.zero_grad()
             loss_of(logits).backward()
             optimizer.step()
+
+
+def test_compiled_whole_it_gives_the_same() -> None:
+    model = perturb(normscope.transplant(GPT(blocks=2), "peri-ln", inputs=ids()))
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(ids()), model(ids()))

@@ -26,10 +26,12 @@ _LOOKS = {
     *(torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor, Tensor.__hash__, Tensor.__repr__),
 }
 """What tells of a tensor its shape, dtype and place, and nothing of its numbers."""
-_LOOKED_AT = frozenset(
-    {"shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_cuda", "is_cpu", "is_meta", "is_nested"}
-    | {"is_sparse", "is_quantized", "is_mps", "is_xpu", "is_leaf", "itemsize", "nbytes", "names", "_backward_hooks"}
+_LOOKED_AT = (
+    *("shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_cuda", "is_cpu", "is_meta", "is_nested"),
+    *("is_sparse", "is_quantized", "is_mps", "is_xpu", "is_leaf", "itemsize", "nbytes", "names"),
 )
+# Sets of functions, made once: torch.compile can look a function up, and not read its name.
+_LOOKS |= {getattr(Tensor, name).__get__ for name in _LOOKED_AT if hasattr(Tensor, name)}
 _MOVES = {
     *(Tensor.view, Tensor.reshape, Tensor.flatten, Tensor.unflatten, Tensor.squeeze, Tensor.unsqueeze),
     *(Tensor.contiguous, Tensor.clone, Tensor.to, Tensor.float, Tensor.half, Tensor.bfloat16, Tensor.double),
@@ -37,6 +39,15 @@ _MOVES = {
     *(torch.reshape, torch.flatten, torch.squeeze, torch.unsqueeze, torch.transpose, torch.permute, torch.clone),
 }
 """What leaves the numbers of a tensor as they are."""
+_READS_ONLY = ("__index__", "__int__", "__invert__", "requires_grad_", "record_stream")
+_WRITING = {
+    getattr(Tensor, name): name
+    for name in dir(Tensor)
+    if name not in _READS_ONLY
+    and callable(getattr(Tensor, name))
+    and (name == "__setitem__" or name.startswith("__i") or (name.endswith("_") and not name.endswith("__")))
+}
+"""What writes into its first argument, by name."""
 _NORMS = {torch.nn.functional.layer_norm, torch.layer_norm, torch.nn.functional.rms_norm, torch.rms_norm}
 
 _Move = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -65,7 +76,7 @@ class Following(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         place = self._first_place(args, kwargs)
-        if place is None or _only_looks(func):
+        if place is None or func in _LOOKS:
             return func(*args, **kwargs)
         if func in _MOVES and self.moves_of(args[0]) is not None:
             return self._moved(func, args, kwargs)
@@ -73,9 +84,8 @@ class Following(TorchFunctionMode):
             return self._joined(func, args, branch)
         if func in _NORMS and self.passes_norms and self.moves_of(args[0]) is not None:
             return args[0]
-        name = getattr(func, "__name__", "")
-        if _writes(name) and args and self.moves_of(args[0]) is not None:
-            self.refuse(f"{name} writes into the residual stream")
+        if func in _WRITING and self.moves_of(args[0]) is not None:
+            self.refuse(f"{_WRITING[func]} writes into the residual stream")
         self.has_read = True
         return func(*self._read(args), **self._read(kwargs))
 
@@ -190,17 +200,3 @@ def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
             for one in value:
                 if isinstance(one, Tensor):
                     yield one
-
-
-def _only_looks(func: Callable[..., Any]) -> bool:
-    if func in _LOOKS:
-        return True
-    of = getattr(func, "__self__", None)
-    return getattr(func, "__name__", "") == "__get__" and getattr(of, "__name__", "") in _LOOKED_AT
-
-
-def _writes(name: str) -> bool:
-    """Whether a function of that name writes into its first argument."""
-    if name.startswith("__"):
-        return name == "__setitem__" or (name.startswith("__i") and name not in ("__index__", "__int__", "__invert__"))
-    return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "record_stream")
