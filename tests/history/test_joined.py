@@ -34,7 +34,7 @@ def test_a_rate_above_the_best_is_lowered_to_it() -> None:
     )
     assert "rise from update 60" in rows["what"]
     assert "0.01 is 20 times this model's best rate" in rows["why"]
-    assert "`normscope doctor my_model.py:build --probe 200`" in rows["warm-up"]
+    assert "`normscope doctor my_model.py:build --rate 5e-4 --probe 200` does" in rows["warm-up"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
         return _of_signs(diagnosis, seen, explanation.history) if seen else []
     peak, own = peak_of(explanation.history)
     rate, why_rate = _rate(diagnosis, peak)
-    warmup, why_warmup = _warmup(diagnosis, explanation.history, own or 0)
+    warmup, why_warmup = _warmup(diagnosis, explanation.history, own or 0, rate)
     return [
         ("do", _first(diagnosis, episode, rate, warmup, peak)),
         ("what", f"{episode_head(episode)}, of {counted(explanation.history.last_update, 'update')}"),
@@ -120,14 +120,16 @@ def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
     return lower, f"a third of yours, though by its first update the model bears {learning_rate(best, 2)}"
 
 
-def _warmup(diagnosis: Record, history: History, own: int) -> tuple[str, str]:
+def _warmup(diagnosis: Record, history: History, own: int, rate: str) -> tuple[str, str]:
     advice = diagnosis.advice
     tested = None if advice is None or advice.warmup is None else advice.warmup.named_updates
     if tested is not None:
         return counted(tested, "update"), "it carried your own rate in short trainings"
     least = max(own, min(UNTUNED_WARMUP, -(-history.last_update // 10)))
     which = "as yours was" if least == own else "a tenth of this training, or 2 / (1 - β2) of Adam where that is less"
-    return counted(least, "update"), f"{which}; not tested: `normscope doctor {diagnosis.asked} --probe 200` does"
+    at_rate = f" --rate {rate}" if rate[0].isdigit() else ""  # else it is not known
+    command = f"normscope doctor {diagnosis.asked}{at_rate} --probe 200"
+    return counted(least, "update"), f"{which}; not tested: `{command}` does"
 
 
 def _where(diagnosis: Record, episode: EpisodeReport) -> str:
