@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .mixing import Array, Entry, Products, softmax_square, squared
+from .mixing import Array, Entry, Products, softmax_apart, softmax_square, squared
 from .places import ByPlace, Places, whole_of
 from .sublayers import NOTHING_INSIDE, Map, Projection, _InsideF, inner_scales
 
@@ -111,7 +111,7 @@ class Attending:
         taken, grown = self._taken, self._grown()
         plain = taken.T @ self.queries.means(g.one, g.two) @ taken
         both = Products(g.one * self.logits.one * grown.one, g.two * self.logits.two * grown.two)
-        more = self._back(both, self.key)
+        more = self._back(both, self.key, self._over_queries(both, self._apart(self.key)))
         apart = taken.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ taken
         return Products(np.diag(plain) + more.one, plain + more.two, apart).scaled(factor)
 
@@ -121,20 +121,22 @@ class Attending:
         return factor * (seen @ changed @ seen.T + whole_of(self.logits) * whole_of(self._grown()) * more)
 
     def of_queries(self, changed: Array, value: Products, factor: float) -> Array:
-        found: Array = factor * changed * whole_of(self._passed()) * self._apart(value)
+        found: Array = factor * changed * whole_of(self._passing(value))
         return found
 
     def of_keys(self, changed: Array, value: Products, query: Products, factor: float) -> Array:
         return factor * whole_of(query) * whole_of(self._passed()) * self._together(value, _as_products(changed))
 
     def to_query(self, g: Products, value: Products, factor: float) -> Products:
-        more, passed = self._apart(value), self._passed()
-        return Products(g.one * passed.one * np.diag(more), g.two * passed.two * more).scaled(factor)
+        passing = self._passing(value)
+        return Products(g.one * passing.one, g.two * passing.two).scaled(factor)
 
     def to_key(self, g: Products, value: Products, query: Products, factor: float) -> Products:
-        passed = self._passed()
-        both = Products(g.one * query.one * passed.one, g.two * query.two * passed.two)
-        return self._back(both, value).scaled(factor)
+        passed, passing = self._passed(), self._passing(value)
+        both = Products(g.one * query.one, g.two * query.two)
+        wide = Products(both.one * passed.one, both.two * passed.two)
+        total = self._over_queries(Products(both.one * passing.one, both.two * passing.two), 1.0)
+        return self._back(wide, value, total).scaled(factor)
 
     @property
     def _taken(self) -> Array:
@@ -167,17 +169,23 @@ class Attending:
         gap: Array = np.maximum(seen @ x.one - means, 0.0)
         return gap
 
-    def _back(self, g: Products, x: Products) -> Products:
-        """Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the adjoint of `_apart`."""
+    def _over_queries(self, g: Products, by: Array | float) -> float:
+        n = self.queries.tokens
+        return float(n @ (self.queries.means(g.one, g.two) * by) @ n)
+
+    def _back(self, g: Products, x: Products, total: float) -> Products:
+        """Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the adjoint of `_together`.
+
+        total: what the products with the keys' own moments are to add up to, scatter and all.
+        """
         seen, taken = self.keys.seen, self._taken
         gram = self.queries.means(g.one, g.two)
         mixed = seen @ self.keys.means(x.one, x.two)
         every = taken.T @ gram @ taken
         one_sided = taken.T @ (mixed * (gram @ taken))
         rest = taken.T @ (gram * (mixed @ seen.T)) @ taken - one_sided - one_sided.T
-        weights = self.queries.tokens[:, None] * gram * self.queries.tokens
-        wide = float((weights * self._together(x, self.key)).sum())
-        scatter = float((weights * self._apart(x)).sum()) / wide if wide else 1.0
+        wide = self._over_queries(g, self._together(x, self.key))
+        scatter = total / wide if wide else 1.0
         return Products(np.diag(every) * x.one + np.diag(rest), every * x.two + rest).scaled(scatter)
 
     def _sharp(self) -> tuple[Products, Products, Products, Products]:
@@ -211,13 +219,24 @@ class Attending:
         return Products(*(ratio(*parts) for parts in list(zip(*self._sharp(), strict=True))[:2]))
 
     def _passed(self) -> Products:
-        """How much more than uniform weights the softmax lets through to its logits: as Σ w² (1 - Σ w²) grows."""
+        """How much more than uniform weights the softmax lets through to its logits."""
+        keys, _, plain, variance = self._sharp()
 
-        def ratio(keys: Array, square: Array, plain: Array, variance: Array) -> Array:
-            left = np.divide(1 - square, 1 - plain, out=np.ones_like(plain), where=plain < 1)
-            return square / plain * left
+        def ratio(keys: Array, plain: Array, variance: Array) -> Array:
+            first = plain * (1 - plain)
+            found = softmax_apart(keys.astype(int), variance)
+            return np.divide(found, first, out=np.ones_like(first), where=first > 0)
 
-        return Products(*(ratio(*parts) for parts in list(zip(*self._sharp(), strict=True))[:2]))
+        return Products(ratio(keys.one, plain.one, variance.one), ratio(keys.two, plain.two, variance.two))
+
+    def _passing(self, value: Products) -> Products:
+        """Of one query and of two, what `_apart` is for the weights as they are."""
+        passed, (_, square, plain, _) = self._passed(), self._sharp()
+        together = self._together(value, self.key)
+        left = np.divide(1 - square.one, 1 - plain.one, out=np.ones_like(plain.one), where=plain.one < 1)
+        gaps = left * np.sqrt(self._gap(value) * self._gap(self.key))
+        scatter = np.outer(gaps, gaps) / self.width
+        return Products(passed.one * np.diag(together) + np.diag(scatter), passed.two * together + scatter)
 
     @property
     def _draws(self) -> bool:

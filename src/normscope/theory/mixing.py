@@ -124,23 +124,19 @@ def uniform(keys: int) -> Mixing:
 def sharpened(keys: int, variance: float, covariance: float = 0.0) -> Mixing:
     """With random queries and keys: logits of that variance over the keys, and covariance for two queries.
 
-    Both shares grow as those of softmax over independent Gaussian logits do; for two queries that is exact where their
-    logits are the same, or independent.
+    The shares grow as those of softmax over independent Gaussian logits do; for two queries that is exact where their
+    logits are the same, and of `self_two` where they are independent.
     """
     plain = uniform(keys)
     if variance <= 0.0:
         return plain
-    one = softmax_square(keys, variance) / plain.self_one
-    two = softmax_square(keys, max(0.0, min(covariance, variance))) / plain.self_one
-    # As Σ w² (1 - Σ w²) grows where weights are uniform.
-    left_one, left_two = (
-        max(0.0, (1 - plain.self_one * x) / (1 - plain.self_one)) if x > 1 else 1.0 for x in (one, two)
-    )
+    together = max(0.0, min(covariance, variance))
+    self_one, self_two = softmax_square(keys, variance), softmax_square(keys, together)
     return Mixing(
-        self_one=min(1.0, plain.self_one * one),
-        self_two=min(1.0, plain.self_two * two),
-        apart_one=plain.apart_one * one * left_one,
-        apart_two=plain.apart_two * two * left_two,
+        self_one=self_one,
+        self_two=self_two,
+        apart_one=softmax_apart(keys, variance),
+        apart_two=softmax_apart(keys, together),
     )
 
 
@@ -149,46 +145,69 @@ def softmax_square(keys: Entry, variance: Entry) -> Entry:
 
     Interpolated between variances for which the integral is solved, up to 64; the error is below a hundredth.
     """
+    return _softmax(0, keys, variance)
+
+
+def softmax_apart(keys: Entry, variance: Entry) -> Entry:
+    """E Σ_j w_j² (1 - 2 w_j + Σ_k w_k²) of the same: how far values that have nothing in common lie from their mean."""
+    return _softmax(1, keys, variance)
+
+
+def _softmax(which: int, keys: Entry, variance: Entry) -> Entry:
     if isinstance(variance, np.ndarray):
-        return _softmax_squares_at(keys, variance)
+        return _softmax_at(which, keys, variance)
     place = min(math.sqrt(variance), _WIDEST) * _STEPS
     low = min(int(place), int(_WIDEST * _STEPS) - 1)
-    below, above = (_softmax_square(keys, step) for step in (low, low + 1))
+    below, above = (_softmax_of(keys, step)[which] for step in (low, low + 1))
     # Linear in the variance, as it is at 0.
     return below + (above - below) * (place**2 - low**2) / (2 * low + 1)
 
 
-def _softmax_squares_at(keys: Array, variance: Array) -> Array:
+def _softmax_at(which: int, keys: Array, variance: Array) -> Array:
     place = np.minimum(np.sqrt(variance), _WIDEST) * _STEPS
     steps = np.minimum(place.astype(int), int(_WIDEST * _STEPS) - 1)
     found = np.empty(place.shape)
     for step in np.unique(steps):
         here = steps == step
-        below, above = (_softmax_squares(int(one), int(keys.max()))[keys[here] - 1] for one in (step, step + 1))
+        below, above = (_softmax_up_to(int(keys.max()), int(one))[which][keys[here] - 1] for one in (step, step + 1))
         found[here] = below + (above - below) * (place[here] ** 2 - step**2) / (2 * step + 1)
     return found
 
 
 @lru_cache(maxsize=1024)
-def _softmax_square(keys: int, step: int) -> float:
-    return float(_softmax_squares_of(step, (keys,))[0])
+def _softmax_of(keys: int, step: int) -> tuple[float, float]:
+    square, apart = _solved(step, (keys,))
+    return float(square[0]), float(apart[0])
 
 
 @lru_cache(maxsize=128)
-def _softmax_squares(step: int, most: int) -> Array:
+def _softmax_up_to(most: int, step: int) -> tuple[Array, Array]:
     """Of 1, 2, … `most` keys."""
-    return _softmax_squares_of(step, tuple(range(1, most + 1)))
+    return _solved(step, tuple(range(1, most + 1)))
 
 
-def _softmax_squares_of(step: int, counts: tuple[int, ...]) -> Array:
-    """The integral 1/S² = ∫ t e^(-tS) dt, S = Σ e^z, parts the keys: n ∫ t E[e^(2z - t e^z)] E[e^(-t e^z)]^(n-1) dt."""
+def _solved(step: int, counts: tuple[int, ...]) -> tuple[Array, Array]:
+    """By 1/S^k = ∫ t^(k-1) e^(-tS) dt / (k-1)!, S = Σ e^z, of which the keys are factors.
+
+    E Σ w² is n ∫ t E[e^(2z - t e^z)] E[e^(-t e^z)]^(n-1) dt; Σ w³ is made of the third power, and (Σ w²)² of n fourth
+    powers and n (n-1) products of two second ones.
+    """
     z = np.linspace(-9, 9, 181)
     density = np.exp(-(z**2) / 2)
     density /= density.sum()
     log_t = np.linspace(-60, 40, 801)
     exponential = np.exp(step / _STEPS * z)
-    damped = np.exp(-np.exp(log_t)[:, None] * exponential) * density
+    scaled = np.exp(log_t)[:, None] * exponential
+    damped = np.exp(-scaled) * density
     others = damped.sum(1)
-    integrand = np.exp(2 * log_t) * (damped @ exponential**2)
-    sums = [n * float(integrand @ others ** (n - 1)) * (log_t[1] - log_t[0]) for n in counts]
-    return np.minimum(1.0, sums)
+    second, third, fourth = ((damped * scaled**power).sum(1) for power in (2, 3, 4))
+    width = log_t[1] - log_t[0]
+    square, apart = np.ones(len(counts)), np.zeros(len(counts))
+    for place, n in enumerate(counts):
+        if n == 1:
+            continue
+        rest = others ** (n - 2)
+        squares, cubes = (n * float(part @ (rest * others)) * width for part in (second, third / 2))
+        both = n * float((fourth * others + (n - 1) * second**2) @ rest) * width / 6
+        square[place], apart[place] = min(1.0, squares), max(0.0, squares - 2 * cubes + both)
+    return square, apart

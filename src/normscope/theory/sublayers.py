@@ -215,10 +215,11 @@ def _gradients_at_logits(
 
     A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are alike. A query's is
     Σ_j of that times k_j less the keys' mean; a key's Σ_i of that times q_i, and over all keys they add up to 0.
-    Values and keys are made of the same tokens, and m tokens in d dimensions are not orthogonal: 1 + m/d.
+    Values and keys are made of the same tokens, and m tokens in d dimensions are not orthogonal: of their products a
+    d-th of (Σ_j w_j (1 - w_j))² is left on average.
     """
-    gap = apart_values * (1 + m / width)
-    one, two = gap * weights.apart_one, gap * weights.apart_two
+    scatter = (1 - weights.self_one) ** 2 / width
+    one, two = apart_values * (weights.apart_one + scatter), apart_values * (weights.apart_two + scatter)
     to_query = LinearMap(one * apart_keys, 0.0, 0.0, two * apart_keys, 0.0)
     own, others = n / m * one * query.one, n * (n - 1) / m * two * query.two
     left = -1 / (m - 1) if m > 1 else 0.0
