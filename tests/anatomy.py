@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_252,
-    "lines of normscope": 68_977,
+    "lines": 88_282,
+    "lines of normscope": 69_000,
     "files": 599,
     "import lines, %": 7.13,
     "public nouns": 891,

@@ -240,8 +240,8 @@ def bound(said: Said, previous: str) -> str:
     token, value = said.token, value_of(said.token)
     best, most = "", -1.0
     weights: dict[str, float] = {}
-    for one, weight in said.words:
-        weights[one] = max(weights.get(one, 0.0), weight)
+    for near, weight in said.words:
+        weights[near] = max(weights.get(near, 0.0), weight)
     after = said.before.rstrip().endswith("±")
     margin = re.match(rf" ± ({_NUMBER})", said.after)
     whole = not form_of(token).strip(".0f") and not is_measured(token)
@@ -251,7 +251,7 @@ def bound(said: Said, previous: str) -> str:
         key = one.key if agrees(token, one.value) else f"-{one.key}"
         if not agrees(token, at(data_of(said.folder), key)):
             continue
-        score = sum(weights[word] for word in one.words & weights.keys()) - 0.02 * len(one.words)
+        score = math.fsum(weights[near] for near in one.words & weights.keys()) - 0.02 * len(one.words)
         if key.startswith("claims/") or key.startswith("-claims/"):
             score += 1.0
         if after and _neighbours(previous, key):

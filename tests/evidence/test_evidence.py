@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from normscope.evidence.estimates import estimate, exponent, pooled_exponent, proportion, slopes, with_interval
+from normscope.evidence.estimates import (
+    clustered_proportion,
+    estimate,
+    exponent,
+    pooled_exponent,
+    proportion,
+    slopes,
+    with_interval,
+)
 from normscope.evidence.judging import (
     Verdict,
     all_hold,
@@ -174,6 +182,21 @@ def test_the_interval_of_a_proportion():
     assert proportion(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
     assert proportion(32, 35) == pytest.approx((0.7762, 0.9704), abs=1e-4)
     assert proportion(0, 0) == (0.0, 1.0)
+
+
+def test_cases_of_a_family_count_for_less_than_as_many_that_stand_alone() -> None:
+    """Each case its own family: Wilson's with t of n - 1. Families that agree within: as if each were one case."""
+    alone = clustered_proportion([True] * 45 + [False] * 15, range(60))
+    assert alone == pytest.approx(proportion(45, 60), abs=0.004)
+    # Six families of ten that agree within are five cases: Wilson's ends lie t standard errors from the share.
+    families = [family for family in "abcdef" for _ in range(10)]
+    together = clustered_proportion([family not in "ab" for family in families], families)
+    for end in together:
+        assert (2 / 3 - end) ** 2 == pytest.approx(2.5706**2 * end * (1 - end) / 5, rel=1e-3)
+    # All of them: as many cases as families, and t of 5 degrees of freedom is 2.571.
+    low, high = clustered_proportion([True] * 60, families)
+    assert (low, high) == pytest.approx((6 / (6 + 2.5706**2), 1.0), rel=1e-4)
+    assert clustered_proportion([True, False], ["a", "a"]) == (0.0, 1.0)
 
 
 def test_verdicts_have_one_order_and_a_tone_each():

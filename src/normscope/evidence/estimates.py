@@ -1,7 +1,8 @@
 """Means, slopes, exponents and rank correlations with their 95 % intervals."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,9 +66,31 @@ def pooled_exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
 
 def proportion(count: int, total: int) -> tuple[float, float]:
     """The 95 % interval of a share of which `count` of `total` were seen, by Wilson 1927; (0, 1) for none at all."""
-    if not total:
+    return _wilson(count / total, total, NORMAL) if total else (0.0, 1.0)
+
+
+def clustered_proportion(holds: Sequence[bool], clusters: Sequence[Hashable]) -> tuple[float, float]:
+    """The 95 % interval of a share of cases that come in clusters, such as families, and are alike within them.
+
+    Wilson's with as many cases as would scatter so if each stood alone, at most those there are and as many as clusters
+    where all agree (Korn and Graubard 1998), and Student's t of one less than the clusters; (0, 1) for one cluster.
+    """
+    count, total, groups = sum(holds), len(holds), set(clusters)
+    if len(groups) < 2:
         return 0.0, 1.0
-    share, square = count / total, NORMAL**2 / total
+    share, quantile = count / total, t_quantile(0.95, len(groups) - 1)
+    if count in (0, total):
+        return _wilson(share, len(groups), quantile)
+    off: defaultdict[Hashable, float] = defaultdict(float)
+    for held, cluster in zip(holds, clusters, strict=True):
+        off[cluster] += held - share
+    variance = len(groups) / (len(groups) - 1) * math.fsum(one**2 for one in off.values()) / total**2
+    alone = share * (1 - share) / variance if variance else total
+    return _wilson(share, min(total, alone), quantile)
+
+
+def _wilson(share: float, total: float, quantile: float) -> tuple[float, float]:
+    square = quantile**2 / total
     middle = (share + square / 2) / (1 + square)
     half = math.sqrt(share * (1 - share) * square + square**2 / 4) / (1 + square)
     return max(0.0, middle - half), min(1.0, middle + half)

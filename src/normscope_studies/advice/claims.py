@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from normscope.evidence.estimates import proportion
-from normscope.evidence.judging import Answer, all_hold, answers, between
+from normscope.evidence.estimates import clustered_proportion, proportion
+from normscope.evidence.judging import all_hold, answers, between
 from normscope.report.words import interval, percentage
 
 from ..engine.claims import judged
@@ -40,18 +40,21 @@ def _named(way: str, rate: str, named: Sequence[NamedRate], *, factor: int, near
             f"{rate[0].upper()}{rate[1:]} lies within a factor of {factor} of the best in at least "
             f"{percentage(near, 0)} of cases.",
             [one.within(factor) for one in named],
+            families_of(named),
             least=near,
         ),
         share_claim(
             f"{way}: stuck",
             f"At {rate} at most {percentage(stuck, 0)} of cases are stuck.",
             [one.stuck for one in named],
+            families_of(named),
             greatest=stuck,
         ),
         share_claim(
             f"{way}: its interval",
             f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
             [one.covered for one in named],
+            families_of(named),
             least=CONFIDENCE - COVERED,
             greatest=CONFIDENCE + COVERED,
         ),
@@ -59,30 +62,30 @@ def _named(way: str, rate: str, named: Sequence[NamedRate], *, factor: int, near
 
 
 def share_claim(
-    name: str, statement: str, holds: Sequence[bool], *, least: float = 0.0, greatest: float = 1.0
+    name: str,
+    statement: str,
+    holds: Sequence[bool],
+    families: Sequence[str],
+    *,
+    least: float = 0.0,
+    greatest: float = 1.0,
 ) -> Claim:
-    """That the share of cases in which it holds lies between the bounds."""
+    """That the share of cases in which it holds lies between the bounds; cases of a family are not independent."""
     count, total = sum(holds), len(holds)
+    low, high = clustered_proportion(holds, families)
     return judged(
         name=name,
         statement=statement,
         source="NormScope",
-        found=shown(count, total),
-        holds={"all": _often(count, total, least, greatest)},
+        found=f"{count} of {total} ({percentage(count / total if total else None)}; 95 % interval {percentage(low)} to "
+        f"{percentage(high)}, over {len(set(families))} families)",
+        holds={"all": all_hold(answers(low, high, least, greatest))},
     )
 
 
-def _often(count: int, total: int, least: float, greatest: float) -> Answer:
-    return all_hold(answers(*proportion(count, total), least, greatest))
-
-
-def shown(count: int, total: int) -> str:
-    """A share with its interval, in words."""
-    low, high = proportion(count, total)
-    return (
-        f"{count} of {total} ({percentage(count / total if total else None)}; 95 % interval {percentage(low)} to "
-        f"{percentage(high)})"
-    )
+def families_of(named: Sequence[NamedRate]) -> list[str]:
+    """Of each case."""
+    return [one.known.case.family for one in named]
 
 
 def _separates(cases: Sequence[Judgement]) -> Claim:
@@ -126,6 +129,7 @@ def warmup_claims(warmups: Sequence[Warmup]) -> list[Claim]:
             "Warm-up: it suffices",
             "A warm-up that short trainings name carries the rate in whole ones, in at least 90 % of cases.",
             [one.shortest is not None and (one.named or 0) >= one.shortest for one in named],
+            [one.case.family for one in named],
             least=0.9,
         ),
         share_claim(
@@ -133,6 +137,7 @@ def warmup_claims(warmups: Sequence[Warmup]) -> list[Claim]:
             f"Where a warm-up of the ladder carries the rate, the one that is named is at most {WARMUP_FACTOR} times "
             "the shortest, in at least 90 % of cases.",
             [(one.named or math.inf) <= WARMUP_FACTOR * (one.shortest or 0) for one in known],
+            [one.case.family for one in known],
             least=0.9,
         ),
     ]

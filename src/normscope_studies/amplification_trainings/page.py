@@ -12,7 +12,7 @@ from normscope.evidence.estimates import plain_estimate
 from normscope.report.chart import Panel, Series
 from normscope.report.words import number
 
-from ..advice.claims import share_claim, warmup_claims
+from ..advice.claims import families_of, share_claim, warmup_claims
 from ..advice.judge import Judgement
 from ..advice.ladder import TrainedCase
 from ..advice.measuring import Warmup
@@ -74,6 +74,7 @@ def _advice(cases: Sequence[Judgement], warmups: Sequence[Warmup]) -> list[Claim
                 f"{way}: the rate trains",
                 "At the rate that is named for a held-out case it trains, in at least 95 % of cases.",
                 [not one.stuck for one in rates],
+                families_of(rates),
                 least=_SAFE,
             ),
             share_claim(
@@ -81,6 +82,7 @@ def _advice(cases: Sequence[Judgement], warmups: Sequence[Warmup]) -> list[Claim
                 "The rate that is named for a held-out case lies within a factor of 3 of the best, in at least 95 % of "
                 "cases.",
                 [one.within(3) for one in rates],
+                families_of(rates),
                 least=_NEAR,
             ),
         ]

@@ -117,7 +117,7 @@ def sensitivity_tables(panels: _RatePanels, curves: ArmCurves) -> list[StudyTabl
     return [
         table(
             "Sensitivity of the last loss to the rate: nats above that at the best rate, on average over the rates "
-            "(Wortsman et al. 2023, arXiv:2309.14322), with the interval of a bootstrap over seeds",
+            "(Wortsman et al. 2023, arXiv:2309.14322), with the range over resamples of the seeds",
             sensitivity_data(panels, curves),
             [
                 ("panel", lambda one: one["panel"]),
