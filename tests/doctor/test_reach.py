@@ -246,3 +246,90 @@ def test_a_bare_sum_among_norms_is_no_t_fixup():
 
     (stack,) = seen(Model(lambda: Stack(bare, pre, final=1)), IDS).stacks
     assert {one.placement for one in stack.sublayers if one.kind == "attention"} == {""}
+
+
+class Tempered(Model):
+    """One trained number multiplies what leaves the last norm, as CLIP's logit scale does."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: Stack(pre, pre, final=1))
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.projection(self.encoder(self.embedding(ids)) * self.scale)
+
+
+def test_a_trained_number_is_no_gain_and_breaks_nothing():
+    (stack,) = seen(Tempered(), IDS).stacks
+    assert (stack.placement, stack.final_norm) == ("pre-ln", True)
+
+
+class TalkingHeads(nn.Module):
+    """A matrix mixes the weights of all heads after the softmax, as CaiT's patches have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all, self.last = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mixing = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.all(x).chunk(3, -1))
+        weights = (query @ key.mT / 2).softmax(-1)
+        weights = torch.einsum("bhij,hg->bgij", weights, self.mixing)
+        return self.last((weights @ value).transpose(1, 2).flatten(2))
+
+
+def test_heads_that_talk_have_their_softmax_over_keys():
+    def block() -> Block:
+        made = Block([pre, pre])
+        made.f[0] = TalkingHeads()
+        return made
+
+    assert said(seen(Model(lambda: Stack(blocks=[block() for _ in range(3)], final=1)), IDS)) == []
+
+
+class ClassAttention(nn.Module):
+    """A class token, which no input makes, looks at itself and all tokens, as in CaiT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, WIDTH))
+        self.blocks = nn.ModuleList(Block([pre, pre]) for _ in range(3))
+        self.last = nn.LayerNorm(WIDTH)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        x = self.token.expand(len(patches), -1, -1)
+        for block in self.blocks:
+            x = x + 0.1 * block.f[0](block.norms[0](x), torch.cat([block.norms[0](x), patches], 1))
+            x = x + 0.1 * block.f[1](block.norms[1](x))
+        return self.last(x)
+
+
+def test_attention_of_a_class_token_is_attention_and_loses_no_sum():
+    found = seen(Model(lambda: nn.Sequential(Stack(pre, pre, final=1), ClassAttention())), IDS)
+    last = found.stacks[-1]
+    # What the first one adds to is no data, and the stream begins with its output.
+    assert [one.kind for one in last.sublayers] == ["feed_forward", *["attention", "feed_forward"] * 2]
+    assert [finding.id for finding in found.findings if finding.severity == "error"] == []
+
+
+def test_unit_vectors_are_unit_to_the_last():
+    """nGPT in vectors of norm 1: the number that makes them so belongs to every norm, that of the last block too."""
+
+    def unit(x: Tensor) -> Tensor:
+        return functional.normalize(x, dim=-1)
+
+    class Step(Block):
+        def __init__(self) -> None:
+            super().__init__([pre, pre])
+            self.norms, self.steps = nn.ModuleList(), nn.Parameter(torch.full((2, WIDTH), 0.05))
+
+        def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+            for f, step in zip(self.f, self.steps, strict=True):
+                x = unit(torch.lerp(x, unit(f(x)), step))
+            return x
+
+    found = seen(Model(lambda: Stack(blocks=[Step() for _ in range(3)])), IDS)
+    (stack,) = found.stacks
+    assert len({str(one.formula).replace(one.kind, "F") for one in stack.sublayers}) == 1
+    assert (found.verdict, said(found)) == ("unknown wiring", [])

@@ -252,6 +252,9 @@ def _leads_to(graph: Graph, number: int, target: int) -> bool:
 
 
 def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
+    if attends and graph.values[reads[0]].shape[-2:-1] == (1,):
+        # Of one token alone, such as the class token of CaiT, nothing else can change.
+        return True
     try:
         mixes = mixes_positions(graph, reads[0], output) if len(reads) == 1 else None
     except (ValueError, RuntimeError, IndexError):

@@ -16,7 +16,7 @@ from .branches import Branch, find_branch
 from .formulas import FormulaOfStream
 from .refined import bits, refined
 from .surroundings import Surroundings, surroundings
-from .terms import Term
+from .terms import Term, ordered
 
 _MASKING = frozenset({"masked_fill", "where"})
 
@@ -216,8 +216,12 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
     shape = graph.connections.shapes.get(joins[-1])
     builder = FormulaOfStream(graph, branches, before, combinations)
     formula = builder.term(end)
-    # What multiplies the last norm belongs to what comes after the stack.
-    while formula.kind == "scale" and formula.arguments[0].kind in ("norm", "scale"):
+    # What multiplies the last norm belongs to what comes after the stack, unless it multiplies all norms before too.
+    while (
+        formula.kind == "scale"
+        and formula.arguments[0].kind in ("norm", "scale")
+        and not _scales_earlier_norms(formula)
+    ):
         formula = formula.arguments[0]
     return Stream(
         joins=joins,
@@ -233,6 +237,15 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
         start_equal=_start_equal(graph, sources, shape) if shape else None,
         last=last,
         sources=sum(1 << n for n in sources),
+    )
+
+
+def _scales_earlier_norms(end: Term) -> bool:
+    """Whether norms of sums before the last are multiplied with the same number as it, as where vectors are unit."""
+    scaled = [term for term in ordered(end) if term.kind == "scale" and term.arguments[0].kind == "norm"]
+    return any(
+        term is not end and term.factor == end.factor and term.arguments[0].arguments[0].kind == "sum"
+        for term in scaled
     )
 
 

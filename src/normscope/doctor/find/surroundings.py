@@ -55,7 +55,7 @@ def _joins_given(graph: Graph, source: int) -> bool:
     while todo:
         for consumer in graph.consumers[todo.pop()]:
             value, step = graph.values[consumer], graph.step(consumer)
-            if step is None or step.kind != "same":
+            if step is None or step.kind not in ("same", "scale"):
                 continue
             given = [graph.values[n].tensor for n in value.inputs if not graph.values[n].is_data]
             if any(one.ndim > 1 and one.shape[-2:] == value.shape[-2:] for one in given):

@@ -131,7 +131,8 @@ def _weighed(graph: Graph, softmax: int) -> tuple[int, int, int] | None:
             mine = [n for n in factors if rearranged(graph, n) == softmax]
             if len(factors) == 2 and len(mine) == 1:
                 place = factors.index(mine[0])
-                return mine[0], place, factors[1 - place]
+                # A matrix that is no data mixes heads with each other, and weighs no tokens.
+                return (mine[0], place, factors[1 - place]) if graph.values[factors[1 - place]].is_data else None
             if number not in seen and rearranged(graph, number) == softmax:
                 seen.add(number)
                 todo.append(number)

@@ -77,5 +77,6 @@ def _vectors(graph: Graph, value: TracedValue) -> list[int]:
         n
         for n in given
         if graph.values[n].origin == Origin.TRAINABLE
-        and graph.values[n].tensor.numel() == graph.values[n].shape[-1] == value.shape[-1] > 1
+        and graph.values[n].shape[-1:] == value.shape[-1:] > (1,)
+        and graph.values[n].tensor.numel() == value.shape[-1]
     ]
