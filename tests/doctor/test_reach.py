@@ -333,3 +333,23 @@ def test_unit_vectors_are_unit_to_the_last():
     (stack,) = found.stacks
     assert len({str(one.formula).replace(one.kind, "F") for one in stack.sublayers}) == 1
     assert (found.verdict, said(found)) == ("unknown wiring", [])
+
+
+class Masked(Attention):
+    """What it gives is multiplied by a mask of true and false, as the resets of RecurrentGemma's recurrence are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.ones(1, 9, 1, dtype=torch.bool))
+
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+        return super().forward(x, memory) * self.kept
+
+
+def test_a_mask_of_true_and_false_shuts_nothing():
+    def block() -> Block:
+        made = Block([pre, pre])
+        made.f[0] = Masked()
+        return made
+
+    assert said(seen(Model(lambda: Stack(blocks=[block() for _ in range(3)], final=1)), IDS)) == []

@@ -192,7 +192,11 @@ def _conditions(config: FamiliesConfig, version: str) -> dict[str, str]:
         f"{config.largest:,} parameters",
         "Inputs": f"random: {config.sequences} sequences of {config.tokens} tokens, or images and audio as the type "
         "asks",
-        "Types": "all" if config.every == 1 else f"one in {config.every}, in alphabetical order",
+        "Types": f"{len(config.families)} that were asked for"
+        if config.families
+        else "all"
+        if config.every == 1
+        else f"one in {config.every}, in alphabetical order",
         "Weights": "initial, as the type draws them",
         "Limit": f"{config.limit_seconds:g} seconds of the processor for one type, in a process of its own",
         "Truth": f"{len(source_wirings())} types, read {HOW_READ}",

@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any, Literal
 
 HOW_READ = (
-    "by hand, from the forward functions of the classes that column `read` names, in transformers 5.23; what the "
-    "doctor said of them was not looked at"
+    "by hand, from the forward functions of the classes that column `read` names, in transformers 5.23; a second time "
+    "where the doctor said otherwise, which changed one row"
 )
 Judgement = Literal["right", "unnamed", "wrong", "wrong and sure"]
 JUDGEMENTS: tuple[Judgement, ...] = ("right", "unnamed", "wrong", "wrong and sure")

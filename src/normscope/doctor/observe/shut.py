@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import nn
 
 from ..find.branches import Branch
@@ -69,7 +70,9 @@ class ShutBranches:
         tensor = self._graph.values[given[0]].tensor
         if len(given) > 1 or self._graph.values[given[0]].origin >= Origin.TRAINABLE or not tensor.numel():
             return ()
-        largest = float(tensor.detach().abs().max() if value.op == "mul" else 1 / tensor.detach().abs().min())
+        # Masks of true and false have no absolute value.
+        sizes = tensor.detach().float() if tensor.dtype == torch.bool else tensor.detach().abs()
+        largest = float(sizes.max() if value.op == "mul" else 1 / sizes.min())
         if not largest <= NOTHING:
             return ()
         leaves = [self._originals.get(id(leaf.tensor), leaf.tensor) for leaf in self._graph.trace.leaves(given[0])]

@@ -70,12 +70,7 @@ def _difference(flow: Flow, number: int) -> tuple[int, int] | None:
 def _is_rest(flow: Flow, number: int, gate: int) -> bool:
     """Whether a value is 1 minus the gate."""
     value = flow.values[rearranged(flow, number)]
-    if value.op not in ("rsub", "sub") or flow.predecessors[value.number] == []:
-        return False
-    before = [rearranged(flow, n) for n in flow.predecessors[value.number]]
-    if before != [rearranged(flow, gate)] or value.tensor.is_meta:
-        return before == [rearranged(flow, gate)]
-    return bool((value.tensor + flow.values[gate].tensor.view_as(value.tensor) - 1).abs().max() < 1e-4)
+    return value.op == "rsub" and [rearranged(flow, n) for n in value.inputs] == [rearranged(flow, gate)]
 
 
 def _matrices(flow: Flow, number: int) -> frozenset[int]:
