@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_302,
-    "lines of normscope": 69_016,
+    "lines": 88_303,
+    "lines of normscope": 69_017,
     "files": 599,
     "import lines, %": 7.13,
     "public nouns": 891,

@@ -61,7 +61,7 @@ class Following(TorchFunctionMode):
     """
 
     def __init__(self, run: Run, stream: Tensor, block: str, *, passes_norms: bool) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.run, self.block, self.passes_norms = run, block, passes_norms
         self.has_gradients = torch.is_grad_enabled()
         self.places: list[tuple[Tensor, tuple[_Move, ...]]] = [(stream, ())]
@@ -166,7 +166,7 @@ class Following(TorchFunctionMode):
         for move, rest, named in moves:
             read = move(read, *rest, **named)
         self.values.append((place, read))
-        return read
+        return read  # type: ignore[no-any-return]
 
     def given_back(self, output: Any, state: Tensor) -> tuple[Any, bool]:
         """A block's output with the state in place of the stream, and whether the stream was in it."""

@@ -49,7 +49,7 @@ class Added(nn.Module):
     def number(self, kind: str, part: Part) -> Tensor:
         """A trained or a scheduled number of the formula."""
         place, name = part
-        return self.schedules.value(name) if kind == "scheduled" else getattr(self, place).numbers[name]  # type: ignore[no-any-return]
+        return self.schedules.value(name) if kind == "scheduled" else getattr(self, place).numbers[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Wiring:
 
 def _applied(norm: nn.Module) -> Callable[..., Any]:
     """A norm as its own class applies it, where its forward is passed over."""
-    return functools.partial(type(norm).original.forward, norm) if is_swapped(norm) else norm
+    return functools.partial(type(norm).original.forward, norm) if is_swapped(norm) else norm  # type: ignore[attr-defined]
 
 
 def is_swapped(module: nn.Module) -> bool:
@@ -140,7 +140,7 @@ def _reduced(self: nn.Module, protocol: Any) -> tuple[Any, ...]:
 
 def _blank(kind: str, original: type) -> Any:
     made = swapped_class(kind, original)
-    return made.__new__(made)
+    return made.__new__(made)  # type: ignore[call-overload]
 
 
 def _forward_of_norm(original: type) -> Callable[..., Any]:

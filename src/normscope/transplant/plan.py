@@ -206,7 +206,7 @@ def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[O
             if term.kind == "norm" and term.at in uses:
                 role = _role(term, segment)
                 module = _module_of(model, uses[term.at], role)
-                named_kind: SublayerKind = kind if kind in ("feed_forward", "cross_attention") else "attention"  # type: ignore[assignment]
+                named_kind: SublayerKind = kind if kind in ("feed_forward", "cross_attention") else "attention"
                 norms.append(OldNorm(module=module, kind=named_kind, role=role))
     return norms
 

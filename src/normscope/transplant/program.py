@@ -366,7 +366,7 @@ def _later(operation: Callable[..., Any]) -> Callable[..., Later]:
 
 
 for _operation in (unit, sigmoid, tanh, silu, stopped, by_head, beside):
-    _operation.register(Later, _later(_operation))  # type: ignore[attr-defined]
+    _operation.register(Later, _later(_operation))
 mix.register(Later, _mix)
 joined.register(Later, _joined)
 connect.register(Later, _connect)

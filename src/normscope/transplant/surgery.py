@@ -216,7 +216,8 @@ def _added(
     template: Callable[[int], nn.Module],
 ) -> Added:
     used = dict(block.program.norms)
-    parts, shared = {}, {}
+    parts: dict[str, AddedPart] = {}
+    shared: dict[str, Any] = {}
     for place, spec in asked.items():
         wanted = [(place, name) for name in spec.norm.widths if _is_added((place, name), used, block)]
         norms = {name: template(spec.norm.widths[name]) for _, name in wanted}

@@ -25,7 +25,7 @@ def matrices_in(model: nn.Module, one: StackPlan) -> list[tuple[Site, list[_Name
     found = []
     for sublayer in one.found.sublayers:
         if sublayer.block:
-            kind: SublayerKind = sublayer.kind if sublayer.kind in one.kinds else "attention"  # type: ignore[assignment]
+            kind: SublayerKind = sublayer.kind if sublayer.kind in one.kinds else "attention"
             site = Site(kind=kind, block=sublayer.block, stack=one.placement.stack)
             found.append((site, _parts(model, one, sublayer, site)))
     return found
@@ -111,7 +111,7 @@ def reset(norm: nn.Module, width: int) -> None:
     x = torch.randn(4, width, generator=torch.Generator().manual_seed(0))
     like = next(iter(norm.parameters()), x)
     # Of w · x / RMS(x), w = 0 gives nothing; of (1 + w) · x / RMS(x) it gives the norm.
-    forward = type(norm).original.forward if hasattr(type(norm), "original") else type(norm).forward
+    forward = type(norm).original.forward if hasattr(type(norm), "original") else type(norm).forward  # type: ignore[attr-defined]
     if float(forward(norm, x.to(like)).abs().mean()) < 0.1:
         for parameter in gains:
             parameter.fill_(1.0)
