@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_303,
-    "lines of normscope": 69_017,
+    "lines": 88_312,
+    "lines of normscope": 69_026,
     "files": 599,
     "import lines, %": 7.13,
     "public nouns": 891,

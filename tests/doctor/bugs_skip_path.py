@@ -116,6 +116,14 @@ BUGS: dict[str, Bug] = {
         right=lambda: SeveralStreams(by_matmul),
     ),
     # He et al. 2016, table 1: shortcuts times 0.5.
+    # CellFlow 296: z = z + dropout(z), where z is the sum already.
+    "a sum that is added to itself": Bug(
+        build=drawn(lambda x, f, norm: (y := x + f(norm(x))) + y, lambda model: None, final=1),
+        rule="amplified-stream",
+        severity="warning",
+        said="and no norm follows their sums, for a value is added to itself, a1 = x + ",
+        right=drawn(pre, lambda model: None, final=1),
+    ),
     "the mean of skip and branch": Bug(
         build=drawn(lambda x, f, norm: (x + f(norm(x))) / 2, lambda model: None, final=1),
         rule="faded-stream",

@@ -184,14 +184,23 @@ def amplified_stream(patient: Patient) -> Iterator[Fault]:
         raised = [(found, factor) for found, factor in _skip_factors(stack) if factor > 1.0]
         growth = math.prod(factor for _, factor in raised)
         if growth > LARGEST_GROWTH:
+            because = _because(raised[0][0])
             yield Fault(
                 where=listed(found.name for found, _ in raised),
                 message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
-                f"norm follows their sums: its mean square goes from {stack.source_square:.3g} to "
+                f"norm follows their sums{because}: its mean square goes from {stack.source_square:.3g} to "
                 f"{stack.sublayers[-1].measured.sum_square:.3g}",
-                fix="leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1; of "
+                fix="add the branch to the stream, x + F(x), and not the stream to itself"
+                if because
+                else "leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1; of "
                 "several streams, mix by a matrix whose rows and columns sum to 1",
             )
+
+
+def _because(found: Sublayer) -> str:
+    """Said where a sum adds a value to itself, as x = x + dropout(x) does; "" elsewhere."""
+    sums = [term.arguments for term in found.formula.segment.terms if term.kind == "sum"]
+    return f", for a value is added to itself, {found.formula}" if any(a is b for a, b in sums) else ""
 
 
 @rule(
