@@ -70,7 +70,7 @@ def main(counts: Sequence[int]) -> None:
     print(f"{'runs':>8}{'at once':>10}{'writing s':>11}{'driving s':>11}{'ms a run':>10}{'peak MB':>9}")
     for count in counts:
         for at_once in (100, None):
-            with tempfile.TemporaryDirectory() as folder, GridDisplay(stderr) as display:
+            with tempfile.TemporaryDirectory() as folder, GridDisplay(stderr()) as display:
                 begun = time.perf_counter()
                 made = cells(Path(folder), count)
                 write_configs(made)

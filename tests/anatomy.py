@@ -15,19 +15,19 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
 GOALS = {
-    "lines": 88_302,
-    "lines of normscope": 69_016,
-    "files": 599,
+    "lines": 70_000,
+    "lines of normscope": 55_000,
+    "files": 450,
     "import lines, %": 6.0,
-    "public nouns": 891,
+    "public nouns": 530,
     "homonyms": 25,
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_312,
-    "lines of normscope": 69_026,
+    "lines": 88_330,
+    "lines of normscope": 69_040,
     "files": 599,
-    "import lines, %": 7.13,
+    "import lines, %": 6.95,
     "public nouns": 891,
     "homonyms": 25,
 }

@@ -96,6 +96,11 @@ class SettingGroup(str):
         return made
 
 
+def number_of(setting: str) -> int:
+    """How many settings a name stands for."""
+    return setting.settings if isinstance(setting, SettingGroup) else 1
+
+
 def by_place(found: Sequence[Answer], noun: str, first: int = 1) -> dict[str, Answer]:
     """Answers of places in a row by setting, one entry for all places of one answer: {"layers 1 to 4": False, …}.
 
@@ -173,7 +178,7 @@ def _counts(holds: Mapping[str, Answer]) -> Counter[Answer]:
     """How many settings have which answer."""
     counts: Counter[Answer] = Counter()
     for setting, answer in holds.items():
-        counts[answer] += setting.settings if isinstance(setting, SettingGroup) else 1
+        counts[answer] += number_of(setting)
     return counts
 
 

@@ -59,8 +59,13 @@ ASCII_BY_ANOTHER_NAME = "normscope-ascii"
 def _named(name: str) -> codecs.CodecInfo | None:
     if name.replace("_", "-") != ASCII_BY_ANOTHER_NAME:
         return None
-    incremental = {"incrementalencoder": _ASCII.incrementalencoder, "incrementaldecoder": _ASCII.incrementaldecoder}
-    return codecs.CodecInfo(_ASCII.encode, _ASCII.decode, name=ASCII_BY_ANOTHER_NAME, **incremental)
+    return codecs.CodecInfo(
+        _ASCII.encode,
+        _ASCII.decode,
+        incrementalencoder=_ASCII.incrementalencoder,
+        incrementaldecoder=_ASCII.incrementaldecoder,
+        name=ASCII_BY_ANOTHER_NAME,
+    )
 
 
 codecs.register(_named)

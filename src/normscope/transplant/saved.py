@@ -25,7 +25,8 @@ def save(model: nn.Module, folder: Path, **told: Any) -> None:
 
     told: what else the recipe's file is to say. Raises UserError for a folder that cannot be written.
     """
-    recipe = {**model.transplanted.recipe, **told}  # type: ignore[dict-item]
+    transplanted: Any = model.transplanted
+    recipe = {**transplanted.recipe, **told}
     with disk_errors(f"writing {folder}"), whole_folder(folder) as inside:
         save_model(model, str(inside / WEIGHTS))
         write_atomically(inside / RECIPE_FILE, json.dumps(recipe, ensure_ascii=False, indent=1) + "\n")

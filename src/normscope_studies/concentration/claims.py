@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from normscope.evidence.estimates import NORMAL, part, with_interval
-from normscope.evidence.judging import Answer, SettingGroup, all_hold, answers, between, by_place
+from normscope.evidence.judging import Answer, SettingGroup, all_hold, answers, between, by_place, number_of
 from normscope.measure import Estimate
 from normscope.placement import named
 
@@ -133,7 +133,7 @@ def _by_stack(holds: Mapping[tuple[str, int], Answer]) -> dict[str, Answer]:
         agree = len(set(own)) == 1
         for depths, answer in by_place(own, "depth").items():
             words = f"in the {stack}" if agree else f"in the {stack} at {depths}"
-            found[SettingGroup(words, depths.settings)] = answer
+            found[SettingGroup(words, number_of(depths))] = answer
     return found
 
 

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from normscope.compare.grid import Cell
 from normscope.errors import UserError
@@ -93,7 +94,8 @@ def equal_ffn_width(trial: StudyTask, placement: str) -> int:
 
     Raises UserError where the placement's own parameters leave nothing for a feed-forward.
     """
-    full: int = trial.base.model.ffn_width
+    model: Any = trial.base.model
+    full: int = model.ffn_width
     wanted, here = parameters(trial, BASE, full), parameters(trial, placement, full)
     # The count is a straight line in the width.
     each = here - parameters(trial, placement, full - 1)

@@ -52,7 +52,7 @@ def _in_steps(operator: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict
     """What an operator over functions returns, in operations that can be recorded. Raises ValueError for most."""
     if operator is not flex_attention:
         raise ValueError(
-            f"{operator.name()} runs a function of its own, and what that does cannot be followed; run it without that"
+            f"{operator} runs a function of its own, and what that does cannot be followed; run it without that"
         )
     return math_attention(*args, **kwargs)
 
