@@ -53,7 +53,7 @@ def test_claims_are_judged_by_intervals_of_exponents_and_sums() -> None:
         assert float(one.exponent.mean) == pytest.approx(wanted, abs=1e-9)
     made = {claim.name: claim for claim in claims(CONFIG, grown)}
     for name in ("Post-LN: O(N)", "Pre-LN: O(log N)", "DeepNorm: O(1)"):
-        assert made[name].verdict == "reproduced under conditions", name
+        assert made[name].verdict == "undecided", name  # one setting for it, one against
         assert made[name].conditions == "a random update; not Adam", name
     # Adam's were made up to grow as the square, which theory does not say.
     assert made["Predicted without a model, Adam"].verdict != "reproduced"

@@ -128,13 +128,15 @@ class TestVerdicts:
         assert found["Theorem 1, Post-LN: over depth"] != "reproduced"
         assert found["Corrected, Post-LN: the value"] != "reproduced"
 
-    @pytest.mark.parametrize(("factor", "papers", "corrected"), [(10, "reproduced", "not"), (1e4, "not", "not")])
+    @pytest.mark.parametrize(
+        ("factor", "papers", "corrected"), [(10, "reproduced", "contradicted"), (1e4, "contradicted", "contradicted")]
+    )
     def test_bounds_are_broken_by_gradients_above_them(self, factor, papers, corrected):
         found = verdicts(factor=factor)
         for side in ("Post-LN", "Pre-LN"):
-            assert found[f"Theorem 1, {side}: the bound"].startswith(papers)
+            assert found[f"Theorem 1, {side}: the bound"] == papers
             # With 16 positions its probability is 0, so that nothing can break it there.
-            assert (found[f"Corrected, {side}: the bound"] == "reproduced") == (corrected != "not")
+            assert (found[f"Corrected, {side}: the bound"] == "reproduced") == (corrected == "reproduced")
 
     def test_a_prediction_that_is_off_by_a_fifth_is_not_reproduced(self):
         assert verdicts(factor=1.2)["Prediction: mean over positions"] == "contradicted"

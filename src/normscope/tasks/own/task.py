@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,6 @@ from ...placement import AsBuilt, StackShape, named, registered
 from ...settings.files import OwnFile, factory_in, with_factory
 from ...train import ALONE, Share
 from ...train.device import seed_weights
-from ...transplant.surgery import transplant
 from ..loss import LN2, unigram_entropy_nats
 from ..protocol import Evaluation, FactLines, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
 from ..run_config import RunConfig
@@ -127,6 +127,9 @@ class OwnData:
     def place(self, model: nn.Module, placement: str) -> None:
         """Transplant the model, with weights as the placement draws them. Raises UserError where that is refused."""
         batch = self.validation[0].value
+        # By its name: what another task measures is made neither of the transplant nor of the doctor that proves it,
+        # and an edited report would make all of it old.
+        transplant = import_module("normscope.transplant.surgery").transplant
         try:
             transplant(model, named(placement), lambda one: self.file.output(one, batch), initialise="draw", stack=None)
         except UserError as error:
