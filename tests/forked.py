@@ -67,6 +67,10 @@ class Forked:
         out, err = (path.read_bytes() for path in self._files)
         return out, err
 
+    def said(self) -> bytes:
+        """What it has written on its standard error so far."""
+        return self._files[1].read_bytes()
+
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 

@@ -13,6 +13,9 @@ from stacks import small_model, small_stack
 class Own(Placement):
     name, title, citation, year = "own", "Own", "nobody", 2026
 
+    def join(self, x, sublayer, norm):
+        return norm(x + sublayer(x))
+
 
 class TestRegister:
     def test_known_in_alphabetical_order(self):

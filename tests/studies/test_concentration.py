@@ -84,7 +84,7 @@ class TestVerdicts:
         ("above", "verdict", "conditions"),
         [
             ([0.1, 0.125], "reproduced", ""),
-            ([0.2, 0.1], "reproduced under conditions", f"{AT_2}; not {AT_1}"),
+            ([0.2, 0.1], "undecided", f"{AT_2}; not {AT_1}"),
             ([0.2, 0.13], "contradicted", ""),
         ],
     )

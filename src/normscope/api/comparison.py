@@ -18,6 +18,7 @@ from ..placement import named
 from ..report.comparison.contents import ComparisonPage as Page
 from ..report.comparison.contents import RunCurve
 from ..report.comparison.page import comparison_html, summary_lines
+from ..report.terminal import broken
 from ..settings.arguments import checked
 from ..settings.files import GivenConfig, given_config
 from ..settings.tables import as_table, flat
@@ -84,7 +85,8 @@ class Comparison:
 
     def __str__(self) -> str:
         """What the terminal shows at the end."""
-        return "\n".join([*summary_lines(self.page, str(self.report)), *(f"failed: {one}" for one in self.problems)])
+        lines = [*summary_lines(self.page, str(self.report)), *(f"failed: {one}" for one in self.problems)]
+        return broken("\n".join(lines))
 
     def __repr__(self) -> str:
         failed = f", {len(self.problems)} failed" if self.problems else ""

@@ -9,11 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from textwrap import wrap
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
-from ..report.terminal import writes_like_letters
+from ..report.terminal import broken, writes_like_letters
 from ..report.words import duration, printable
 
 if TYPE_CHECKING:
@@ -196,11 +195,7 @@ def fitted(text: str) -> str:
 
     A word stays whole, such as a path that is to be copied.
     """
-    lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
-    return "\n".join(
-        "\n".join(wrap(line, columns(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
-        for line, indent in lines
-    )
+    return broken(text, columns())
 
 
 def tell(*lines: str) -> None:

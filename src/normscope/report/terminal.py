@@ -6,10 +6,21 @@ import re
 import shutil
 import sys
 import unicodedata
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+
+def broken(text: str, columns: int | None = None) -> str:
+    """The text with every line broken to the columns, of the terminal where they are not given; words stay whole."""
+    width = columns or shutil.get_terminal_size((80, 24)).columns
+    lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
+    return "\n".join(
+        "\n".join(wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+        for line, indent in lines
+    )
 
 
 def plain_text(*shown: "RenderableType") -> str:
