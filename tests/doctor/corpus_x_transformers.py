@@ -201,11 +201,11 @@ ODD: dict[str, Case] = {
         gated_multi_residual=True,
         residual_fn_kwargs={"read_gate_rank": 4},
     ),
+    "gate_residual": model(Known(placement=""), gate_residual=True),
 }
 """Parts of a placement, and what is no single residual sum: only which placements are claimed is of interest."""
 
 WITHOUT_SUMS = {
-    "gate_residual": model(gate_residual=True),
     "hyper-connections": model(num_residual_streams=2),
 }
-"""Gated recurrent units and products with data in place of sums: nothing of the form x + F(x)."""
+"""Products with data in place of sums: nothing of the form x + F(x)."""
