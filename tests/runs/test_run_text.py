@@ -307,7 +307,7 @@ def test_data_documents_prints_what_it_made(
     assert lines[1].startswith("train: 22 documents, 110 sentences, 880 words, ")
     assert [line.split(",")[0] for line in lines[2:4]] == ["test: 1 documents", "valid: 2 documents"]
     assert lines[-1] == "vocabulary: 290"
-    assert call(*learned)[1].splitlines()[0].endswith("unchanged, nothing done")
+    assert "unchanged, nothing done" in " ".join(call(*learned)[1].split())
     taken = [*made[:2], tmp_path / "taken", *made[3:], "--tokeniser", tmp_path / "out/tokenizer.json"]
     assert call(*taken)[0] == 0
     left = sorted(tmp_path.iterdir())
