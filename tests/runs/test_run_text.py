@@ -301,7 +301,6 @@ def test_data_documents_prints_what_it_made(
     code, out, err = call(*learned)
     assert code == 0, err
     assert err == "read ...\nlearn ...\nencode ...\n"
-    lines = out.splitlines()
     assert out.startswith((f"{tmp_path / 'out'}: prepared\n", f"{tmp_path / 'out'}:\nprepared\n"))
     lines = out.partition("prepared")[2].splitlines()
     assert lines[1].startswith("train: 22 documents, 110 sentences, 880 words, ")

@@ -190,18 +190,10 @@ def say(text: str) -> None:
     stderr().print(text, soft_wrap=True)
 
 
-def fitted(text: str) -> str:
-    """The text with every line broken to the columns of standard output, and what follows below its beginning.
-
-    A word stays whole, such as a path that is to be copied.
-    """
-    return broken(text, columns())
-
-
 def tell(*lines: str) -> None:
-    """Print sentences on standard output, broken to its columns."""
+    """Print sentences on standard output, broken to its columns; a word stays whole, such as a path to be copied."""
     for line in lines:
-        print(fitted(line), flush=True)
+        print(broken(line, columns()), flush=True)
 
 
 def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> None:

@@ -3,6 +3,7 @@
 # K = places of queries, S = places of keys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,8 +37,8 @@ def attention_by_place(
     draws = bool(query_std and key_std)
     query, query_scales = projected(x, query_std, "query", places) if draws else (x.scaled(0.0), (1.0, 1.0))
     key, key_scales = projected(source, key_std, "key", keys) if draws else (source.scaled(0.0), (1.0, 1.0))
-    attending = Attending(places, keys, query, key, width)
-    inputs = attending.forward(value)
+    attending = Attending(places, keys, query, key, value, width)
+    inputs = attending.forward()
     output_scales = (1.0, 1.0)
     if "output" in inside:
         output_scales = squared(inner_scales(inside, "output", width, inputs, places=places)[0])
@@ -58,13 +59,13 @@ def attention_by_place(
     projections: tuple[Projection, ...] = (Projection("value", to_value, source, keys, width * value_std**2),)
     if draws:
         to_query = through(
-            lambda g: attending.to_query(g, value, out),
-            lambda changed: attending.of_queries(changed, value, out),
+            lambda g: attending.to_query(g, out),
+            lambda changed: attending.of_queries(changed, out),
             query_scales,
         )
         to_key = through(
-            lambda g: attending.to_key(g, value, query, out),
-            lambda changed: attending.of_keys(changed, value, query, out),
+            lambda g: attending.to_key(g, query, out),
+            lambda changed: attending.of_keys(changed, query, out),
             key_scales,
         )
         projections += (
@@ -81,7 +82,7 @@ def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
     return Products(products.one * one, products.two * two, products.apart * two)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attending:
     """Queries at some places, which see keys at others: weights that are uniform but for what logits do.
 
@@ -95,20 +96,21 @@ class Attending:
     logits: Products
     """Covariance of queries, per unit of that of keys; 0 where nothing is drawn."""
     key: Products
+    value: Products
     width: int
 
-    def forward(self, value: Products) -> Products:
+    def forward(self) -> Products:
         """Products of what is mixed."""
-        seen = self.keys.seen
+        seen, value = self.keys.seen, self.value
         plain = seen @ self.keys.means(value.one, value.two) @ seen.T
         more = self._apart(value)
-        grown = self._grown()
+        grown = self._grown
         one = np.diag(plain) + self.logits.one * grown.one * np.diag(more)
         return Products(one, plain + self.logits.two * grown.two * more, seen @ value.apart @ seen.T)
 
     def to_value(self, g: Products, factor: float) -> Products:
         """Gradients at what is mixed to those at values."""
-        taken, grown = self._taken, self._grown()
+        taken, grown = self._taken, self._grown
         plain = taken.T @ self.queries.means(g.one, g.two) @ taken
         both = Products(g.one * self.logits.one * grown.one, g.two * self.logits.two * grown.two)
         more = self._back(both, self.key, self._over_queries(both, self._apart(self.key)))
@@ -118,27 +120,27 @@ class Attending:
     def of_values(self, changed: Array, factor: float) -> Array:
         """What changes of values make of what is mixed: of both their Gram matrix, or coefficients."""
         seen, more = self.keys.seen, self._together(_as_products(changed), self.key)
-        return factor * (seen @ changed @ seen.T + whole_of(self.logits) * whole_of(self._grown()) * more)
+        return factor * (seen @ changed @ seen.T + whole_of(self.logits) * whole_of(self._grown) * more)
 
-    def of_queries(self, changed: Array, value: Products, factor: float) -> Array:
-        found: Array = factor * changed * whole_of(self._passing(value))
+    def of_queries(self, changed: Array, factor: float) -> Array:
+        found: Array = factor * changed * whole_of(self._passing)
         return found
 
-    def of_keys(self, changed: Array, value: Products, query: Products, factor: float) -> Array:
-        return factor * whole_of(query) * whole_of(self._passed()) * self._together(value, _as_products(changed))
+    def of_keys(self, changed: Array, query: Products, factor: float) -> Array:
+        return factor * whole_of(query) * whole_of(self._passed) * self._together(self.value, _as_products(changed))
 
-    def to_query(self, g: Products, value: Products, factor: float) -> Products:
-        passing = self._passing(value)
+    def to_query(self, g: Products, factor: float) -> Products:
+        passing = self._passing
         return Products(g.one * passing.one, g.two * passing.two).scaled(factor)
 
-    def to_key(self, g: Products, value: Products, query: Products, factor: float) -> Products:
-        passed, passing = self._passed(), self._passing(value)
+    def to_key(self, g: Products, query: Products, factor: float) -> Products:
+        passed, passing = self._passed, self._passing
         both = Products(g.one * query.one, g.two * query.two)
         wide = Products(both.one * passed.one, both.two * passed.two)
         total = self._over_queries(Products(both.one * passing.one, both.two * passing.two), 1.0)
-        return self._back(wide, value, total).scaled(factor)
+        return self._back(wide, self.value, total).scaled(factor)
 
-    @property
+    @cached_property
     def _taken(self) -> Array:
         """(K, S) What each single key has of all queries of a place."""
         return self.queries.tokens[:, None] * self.keys.seen / self.keys.tokens
@@ -188,6 +190,7 @@ class Attending:
         scatter = total / wide if wide else 1.0
         return Products(np.diag(every) * x.one + np.diag(rest), every * x.two + rest).scaled(scatter)
 
+    @cached_property
     def _sharp(self) -> tuple[Products, Products, Products, Products]:
         """Of one query and of two: how many keys they share, Σ w² over them, what it is without logits, and to first
         order beyond that."""
@@ -201,12 +204,13 @@ class Attending:
         )
         return Products(keys, shared), square, Products(1 / keys, 1 / shared), variance
 
-    @property
+    @cached_property
     def _counts(self) -> Array:
         if len(self.keys.tokens) == 1:
             return np.full(self.queries.count, self.keys.tokens[0])
         return self.queries.keys
 
+    @cached_property
     def _grown(self) -> Products:
         """By how much the first order in the logits' variance falls short."""
         if not self._draws:
@@ -216,11 +220,12 @@ class Attending:
             first = variance * (1 - plain) * plain
             return np.divide(square - plain, first, out=np.ones_like(first), where=first > 1e-9 * plain)
 
-        return Products(*(ratio(*parts) for parts in list(zip(*self._sharp(), strict=True))[:2]))
+        return Products(*(ratio(*parts) for parts in list(zip(*self._sharp, strict=True))[:2]))
 
+    @cached_property
     def _passed(self) -> Products:
         """How much more than uniform weights the softmax lets through to its logits."""
-        keys, _, plain, variance = self._sharp()
+        keys, _, plain, variance = self._sharp
 
         def ratio(keys: Array, plain: Array, variance: Array) -> Array:
             first = plain * (1 - plain)
@@ -229,12 +234,13 @@ class Attending:
 
         return Products(ratio(keys.one, plain.one, variance.one), ratio(keys.two, plain.two, variance.two))
 
-    def _passing(self, value: Products) -> Products:
+    @cached_property
+    def _passing(self) -> Products:
         """Of one query and of two, what `_apart` is for the weights as they are."""
-        passed, (_, square, plain, _) = self._passed(), self._sharp()
-        together = self._together(value, self.key)
+        passed, (_, square, plain, _) = self._passed, self._sharp
+        together = self._together(self.value, self.key)
         left = np.divide(1 - square.one, 1 - plain.one, out=np.ones_like(plain.one), where=plain.one < 1)
-        gaps = left * np.sqrt(self._gap(value) * self._gap(self.key))
+        gaps = left * np.sqrt(self._gap(self.value) * self._gap(self.key))
         scatter = np.outer(gaps, gaps) / self.width
         return Products(passed.one * np.diag(together) + np.diag(scatter), passed.two * together + scatter)
 
