@@ -7,6 +7,7 @@ import pytest
 
 from normscope.catalogue.details import details
 from normscope.catalogue.rows import Size, row, rows, sized
+from normscope.catalogue.views import short_lines
 from normscope.placement import Placement, named, register, registered, registry
 
 
@@ -133,3 +134,24 @@ def test_a_variant_of_nothing_known_keeps_its_row(monkeypatch):
             return x + sublayer(x)
 
     assert "orphan" in [found.name for found in rows(Size())]
+
+
+def test_the_short_list_says_of_every_placement_in_a_line_of_80_columns_what_no_other_line_says(monkeypatch):
+    lines = list(short_lines(Size(), 80))
+    listed = [line.split(maxsplit=2) for line in lines[: lines.index("")]]
+    assert sorted(name for name, *_ in listed) == list(registered())
+    assert max(map(len, lines)) <= 80
+    assert len({said for *_, said in listed}) == len(listed)
+
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+
+    @register
+    class Long(named("mix-ln")):
+        name = "long"
+
+    lines = list(short_lines(Size(), 80))
+    assert max(map(len, lines)) <= 80
+    at = next(i for i, line in enumerate(lines) if line.startswith("long "))
+    assert " ".join(line[37:] for line in lines[at : at + 2]) == (
+        "block 1: x ← norm(x + F(x)); blocks 2-6: x ← x + F(norm(x)); y = norm(x)"
+    )

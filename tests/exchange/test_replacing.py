@@ -256,7 +256,7 @@ def test_the_three_verbs(masked_run, tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "theirs/config.json").read_text())["model_type"] == "bert"
     code, out, _ = call("import", tmp_path / "theirs", tmp_path / "back")
     assert (code, " ".join(out.split())) == (0, f"{tmp_path / 'back'}: task masked-lm, update 0")
-    code, out, _ = call("re-place", tmp_path / "back", tmp_path / "pre", "--placement", "pre-ln")
+    code, out, _ = call("convert-placement", tmp_path / "back", tmp_path / "pre", "--placement", "pre-ln")
     assert code == 0
     assert "new: encoder.finish.norm.main.weight, from 1" in out.splitlines()
     assert "measured on random tokens" in out

@@ -108,6 +108,11 @@ class PlacementRow:
 
 
 def rows(size: Size) -> list[PlacementRow]:
+    """All registered placements."""
+    return [row(placement, size) for placement in in_order()]
+
+
+def in_order() -> list[type[Placement]]:
     """All registered placements in alphabetical order, each followed by its variants."""
     known = registered()
     heads = [p for p in known.values() if p.variant_of not in known]
@@ -115,8 +120,7 @@ def rows(size: Size) -> list[PlacementRow]:
     for head in heads:
         found += [head, *(p for p in known.values() if p.variant_of == head.name)]
     # A variant of a variant, or of a name nobody registered, must not be lost.
-    found += [p for p in known.values() if p not in found]
-    return [row(placement, size) for placement in found]
+    return found + [p for p in known.values() if p not in found]
 
 
 def row(placement: type[Placement], size: Size) -> PlacementRow:

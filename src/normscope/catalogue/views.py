@@ -13,18 +13,21 @@ from ..report.wiring.text import wiring_text
 from . import words
 from .details import Details
 from .page import diagram
-from .rows import PlacementRow, Size, StackName
+from .rows import PlacementRow, Size, StackName, in_order
+from .rows import row as row_of
 
 
-def short_lines(rows: Sequence[PlacementRow], width: int) -> Iterator[str]:
-    """A line each: name, year and formula; of a formula that `width` columns do not hold, where it is shown."""
-    named = max(len(row.name) for row in rows)
-    for row in rows:
-        head = f"{row.name:{named}}  {row.year}  "
-        formula = "; ".join(words.brief_formula(row))
-        yield head + (formula if len(head + formula) <= width else "longer: placements show NAME")
+def short_lines(size: Size, width: int) -> Iterator[str]:
+    """A line each: name, year, and what sets it apart or its formula; a user's own may take more of `width` columns."""
+    found = in_order()
+    named = max(len(placement.name) for placement in found)
+    for placement in found:
+        head = f"{placement.name:{named}}  {placement.year}  "
+        said = vars(placement).get("gist") or "; ".join(words.brief_formula(row_of(placement, size)))
+        yield from wrap(said, width, initial_indent=head, subsequent_indent=" " * len(head))
     yield ""
-    yield from wrap("`normscope placements --long` adds source, norms, parameters and cost.", width)
+    more = "`normscope placements show NAME` prints formula, wiring and initial weights; `--long` adds source and cost."
+    yield from wrap(more, width)
 
 
 def list_table(rows: Sequence[PlacementRow], size: Size) -> RenderableType:

@@ -34,11 +34,8 @@ _HOMES = {
     "import": "trained.import_",
     "convert-placement": "trained.convert_placement",
     "transplant": "transplant.transplant",
-    "re-place": "trained.convert_placement",
 }
 """The file of each verb in this folder, and its name there."""
-_FORMER = {"re-place"}
-"""Names that verbs had at first."""
 
 
 def command_line(verb: str = "") -> typer.Typer:
@@ -61,7 +58,7 @@ def command_line(verb: str = "") -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
-            app.command(name, hidden=name in _FORMER)(found)
+            app.command(name)(found)
     return app
 
 

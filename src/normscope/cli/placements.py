@@ -14,6 +14,7 @@ from .shared import (
     PlacementWords,
     WholeLines,
     amount,
+    as_asked,
     complete_placements,
     placement_names,
     refuse_other_picture,
@@ -150,7 +151,7 @@ def placements(
 
         if long:
             standard_output().print(list_table(rows(size), size))
-        for line in () if long else short_lines(rows(size), columns()):
+        for line in () if long else short_lines(size, columns()):
             print(line)
 
 
@@ -192,10 +193,7 @@ def show(
         asked = [name for name, placement in registered().items() if size.model in placement.models]
     if svg is not None and len(asked) != 1:
         raise UserError(f"--svg writes one diagram, and {len(asked)} placements are asked for; name one")
-    try:
-        found = {name: details(named(name), size) for name in asked}
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    found = {name: as_asked(details, named(name), size) for name in asked}
     drawn = {name: _drawn_stack(stack, one) for name, one in found.items()}
     if svg is not None:
         from ..catalogue.page import diagram

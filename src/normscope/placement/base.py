@@ -209,6 +209,8 @@ class Placement:
     title: ClassVar[str]
     citation: ClassVar[str]
     year: ClassVar[int]
+    gist: ClassVar[str] = ""
+    """What sets it apart, in at most 43 characters, where its formula is longer or says it not; not inherited."""
     models: ClassVar[tuple[ModelKind, ...]] = EVERY_MODEL
     """Where the formula is defined."""
     variant_of: ClassVar[str] = ""

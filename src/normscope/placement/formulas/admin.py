@@ -20,6 +20,7 @@ class Admin(Placement):
 
     name = "admin"
     title = "Admin"
+    gist = "Post-LN, skip scaled by a profiled batch"
     citation = "Liu et al. 2020, arXiv:2004.08249, section 4"
     year = 2020
 
@@ -41,6 +42,7 @@ class AdminClinic(Admin):
 
     name = "admin-clinic"
     title = "Admin, as its code"
+    gist = "admin, the embedding's variance counted too"
     variant_of = "admin"
     profiling = Profiling(in_order=True, dropout=True)
 
@@ -58,6 +60,7 @@ class AdminLogN(Placement):
 
     name = "admin-log-n"
     title = "Admin, O(log n)"
+    gist = "Post-LN, skip scaled by about √(n / ln n)"
     citation = "Liu 2022, admin-torch (github.com/microsoft/admin-torch), after arXiv:2004.08249"
     year = 2022
     variant_of = "admin"
@@ -79,6 +82,7 @@ class AdminConstant(AdminLogN):
 
     name = "admin-constant"
     title = "Admin, O(1)"
+    gist = "Post-LN, skip scaled by √(sub-layers)"
 
     def squared_scale(self, sublayers: int) -> float:
         return float(sublayers)

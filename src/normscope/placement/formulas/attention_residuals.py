@@ -20,6 +20,7 @@ class AttentionResiduals(Placement):
 
     name = "attn-res"
     title = "Attention residuals"
+    gist = "each F reads a learned mean of all below it"
     citation = "Kimi team 2026, arXiv:2603.15031, section 3.1"
     year = 2026
     streams = ("h", "v")
@@ -57,6 +58,7 @@ class BlockAttentionResiduals(AttentionResiduals):
 
     name = "attn-res-block"
     title = "Attention residuals, block"
+    gist = "attn-res over the sums of groups of blocks"
     citation = "Kimi team 2026, arXiv:2603.15031, section 3.2"
     variant_of = "attn-res"
     groups = 8
@@ -87,6 +89,7 @@ class InklingAttentionResiduals(AttentionResiduals):
 
     name = "attn-res-inkling"
     title = "Attention residuals, Inkling 2"
+    gist = "attn-res-block, keys and values RMS-normed"
     citation = "Inkling 2, transformers 5.23 (github.com/huggingface/transformers), inkling2"
     variant_of = "attn-res"
     group_blocks = 6

@@ -15,6 +15,7 @@ class BottomToTop(Placement):
 
     name = "b2t"
     title = "B2T"
+    gist = "Post-LN, and the block's input at its end"
     citation = "Takase et al. 2022, arXiv:2206.00330, section 3"
     year = 2022
 
@@ -32,6 +33,7 @@ class BottomToTopRescaled(BottomToTop):
 
     name = "b2t-rescaled"
     title = "B2T, rescaled"
+    gist = "b2t, matrices divided by √blocks"
     variant_of = "b2t"
 
     def gain(self, weight: str, site: Site) -> float:

@@ -15,6 +15,7 @@ class DeepNorm(Placement):
 
     name = "deepnorm"
     title = "DeepNorm"
+    gist = "norm(s · x + F(x)), s rising with depth"
     citation = "Wang et al. 2022, arXiv:2203.00555, figure 2"
     year = 2022
     initialisation = "xavier-normal"

@@ -14,6 +14,7 @@ class DeepNormToPost(DeepNorm):
 
     name = "deepnorm-to-post"
     title = "DeepNorm to Post-LN"
+    gist = "deepnorm that trains its way to Post-LN"
     citation = "its start: Wang et al. 2022, arXiv:2203.00555, figure 2"
     year = 2026
     variant_of = "deepnorm"

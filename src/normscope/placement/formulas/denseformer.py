@@ -20,6 +20,7 @@ class DenseFormer(Placement):
 
     name = "denseformer"
     title = "DenseFormer"
+    gist = "Pre-LN, blocks end in a sum of all outputs"
     citation = "Pagliardini et al. 2024, arXiv:2402.02622, section 3.1"
     year = 2024
     streams = ("x", "v")

@@ -19,6 +19,7 @@ class DepthScaled(Placement):
 
     name = "depth-scaled"
     title = "Depth-scaled sum"
+    gist = "norms around F, mean square of x kept"
     citation = "Beam, as in Hugging Face transformers 5.23, modeling_beam.py"
     year = 2026
     initialisation = "normal-0.02"

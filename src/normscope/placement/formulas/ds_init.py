@@ -14,6 +14,7 @@ class DSInit(PostLN):
 
     name = "ds-init"
     title = "DS-Init"
+    gist = "Post-LN, weights of block l divided by √l"
     citation = "Zhang et al. 2019, arXiv:1908.11365, section 3"
     year = 2019
     initialisation = "xavier-uniform"
@@ -29,5 +30,6 @@ class DSInitCode(DSInit):
 
     name = "ds-init-code"
     title = "DS-Init, as its code"
+    gist = "Post-LN, weights of block l over l^(1/4)"
     variant_of = "ds-init"
     exponent = -0.25

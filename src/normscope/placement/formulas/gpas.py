@@ -15,6 +15,7 @@ class GPAS(Placement):
 
     name = "gpas"
     title = "Gradient-preserving activation scaling"
+    gist = "Pre-LN, the sum scaled down by a gate"
     citation = "Chen et al. 2025, arXiv:2506.22049, section 3"
     year = 2025
     initialisation = "normal-0.02"

@@ -16,6 +16,7 @@ class GPT2(PreLN):
 
     name = "gpt2"
     title = "GPT-2 Pre-LN"
+    gist = "Pre-LN, small weights, last ones by depth"
     citation = "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.3"
     year = 2019
     initialisation = "normal-0.02"

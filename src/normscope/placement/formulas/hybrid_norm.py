@@ -15,6 +15,7 @@ class HybridNorm(Placement):
 
     name = "hybrid-norm"
     title = "HybridNorm"
+    gist = "Q, K, V normed; norm after attention's sum"
     citation = "Zhuo et al. 2025, arXiv:2503.04598, section 3"
     year = 2025
     initialisation = "megatron"
@@ -47,6 +48,7 @@ class HybridNormStar(HybridNorm):
 
     name = "hybrid-norm-star"
     title = "HybridNorm*"
+    gist = "hybrid-norm, its first block Pre-LN"
     variant_of = "hybrid-norm"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
@@ -63,6 +65,7 @@ class HybridNormWidth(HybridNorm):
 
     name = "hybrid-norm-width"
     title = "HybridNorm, whole width"
+    gist = "hybrid-norm, Q, K, V normed over all heads"
     variant_of = "hybrid-norm"
 
     def attention(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:

@@ -22,6 +22,7 @@ class HyperConnections(Placement):
 
     name = "hyper-connections"
     title = "Hyper-connections"
+    gist = "4 streams, mixed by weights of each token"
     citation = "Zhu et al. 2024, arXiv:2409.19606, section 2"
     year = 2024
     streams = ("x1", "x2", "x3", "x4")
@@ -72,6 +73,7 @@ class StaticHyperConnections(HyperConnections):
 
     name = "hyper-connections-static"
     title = "Hyper-connections, static"
+    gist = "4 streams, mixed by trained weights"
     citation = "Zhu et al. 2024, arXiv:2409.19606, section 2.1"
     variant_of = "hyper-connections"
 

@@ -17,6 +17,7 @@ class IndependentHyperConnections(ManifoldHyperConnections):
 
     name = "independent-hyper-connections"
     title = "Independent hyper-connections"
+    gist = "4 streams, weights by token, never mixed"
     citation = "HY-V4, transformers 5.23 (github.com/huggingface/transformers), hy_v4"
     year = 2026
     epsilon = 1e-6

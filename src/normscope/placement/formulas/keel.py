@@ -14,6 +14,7 @@ class KEEL(Placement):
 
     name = "keel"
     title = "KEEL"
+    gist = "norm(n · x + F(norm(x))), n the sub-layers"
     citation = "Chen & Wei 2026, arXiv:2601.19895, section 3"
     year = 2026
     initialisation = "normal-0.02"
@@ -32,6 +33,7 @@ class KEELPreFirst(KEEL):
 
     name = "keel-pre-first"
     title = "KEEL, Pre-LN first"
+    gist = "keel, its first block Pre-LN"
     variant_of = "keel"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:

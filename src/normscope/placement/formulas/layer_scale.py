@@ -16,6 +16,7 @@ class LayerScale(Placement):
 
     name = "layer-scale"
     title = "LayerScale"
+    gist = "Pre-LN, F times a small trained vector"
     citation = "Touvron et al. 2021, arXiv:2103.17239, eq. 4"
     year = 2021
     initialisation = "normal-0.02"

@@ -27,6 +27,7 @@ class ManifoldHyperConnections(Placement):
 
     name = "mhc"
     title = "Manifold-constrained hyper-connections"
+    gist = "4 streams, mixed doubly stochastically"
     citation = "Xie et al. 2025, arXiv:2512.24880, section 4"
     year = 2025
     streams = ("x1", "x2", "x3", "x4")
@@ -77,6 +78,7 @@ class DeepSeekV4(ManifoldHyperConnections):
 
     name = "mhc-deepseek-v4"
     title = "Manifold-constrained hyper-connections, DeepSeek-V4's initial values"
+    gist = "mhc with DeepSeek-V4's initial values"
     citation = "DeepSeek-V4, transformers 5.23 (github.com/huggingface/transformers), deepseek_v4"
     year = 2026
     variant_of = "mhc"

@@ -16,6 +16,7 @@ class MixLN(Placement):
 
     name = "mix-ln"
     title = "Mix-LN"
+    gist = "first quarter Post-LN, then Pre-LN"
     citation = "Li et al. 2024, arXiv:2412.13795, section 3"
     year = 2024
     initialisation = "normal-0.02"

@@ -24,6 +24,7 @@ class NGPT(Placement):
 
     name = "ngpt"
     title = "nGPT"
+    gist = "unit vectors, moved by learned steps"
     citation = "Loshchilov et al. 2024, arXiv:2410.01131, sections 2.2 to 2.6"
     year = 2024
     initialisation = "normal-by-width"

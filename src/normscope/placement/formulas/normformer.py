@@ -16,6 +16,7 @@ class NormFormer(Placement):
 
     name = "normformer"
     title = "NormFormer"
+    gist = "Pre-LN, norms inside F, a scale per head"
     citation = "Shleifer et al. 2021, arXiv:2110.09456, section 3"
     year = 2021
     initialisation = "normal-0.02"
@@ -47,6 +48,7 @@ class NormFormerFairseq(NormFormer):
 
     name = "normformer-fairseq"
     title = "NormFormer, fairseq"
+    gist = "normformer, heads scaled after the matrix"
     citation = "Shleifer et al. 2021, arXiv:2110.09456, fairseq's transformer_layer.py"
     variant_of = "normformer"
 

@@ -27,6 +27,7 @@ class ParallelBlock(_Parallel):
 
     name = "parallel"
     title = "Parallel block"
+    gist = "attention and feed-forward read one norm(x)"
     citation = "Wang & Komatsuzaki 2021, GPT-J-6B, mesh-transformer-jax"
     year = 2021
 
@@ -46,6 +47,7 @@ class ParallelTwoNorms(_Parallel):
 
     name = "parallel-two-norms"
     title = "Parallel block, two norms"
+    gist = "parallel, each sub-layer with its own norm"
     citation = "Black et al. 2022, arXiv:2204.06745, section 2.1"
     year = 2022
     variant_of = "parallel"

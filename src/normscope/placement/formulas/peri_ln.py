@@ -14,6 +14,7 @@ class PeriLN(Placement):
 
     name = "peri-ln"
     title = "Peri-LN"
+    gist = "norm before and after F, and on embeddings"
     citation = "Kim et al. 2025, arXiv:2502.02732, section 3"
     year = 2025
     initialisation = "normal-0.02"

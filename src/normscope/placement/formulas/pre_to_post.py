@@ -14,6 +14,7 @@ class PreToPost(Placement):
 
     name = "pre-to-post"
     title = "Pre-LN to Post-LN"
+    gist = "Pre-LN that trains its way to Post-LN"
     citation = "both ends: Xiong et al. 2020, arXiv:2002.04745, table 1"
     year = 2026
 
@@ -33,6 +34,7 @@ class PostToPre(PreToPost):
 
     name = "post-to-pre"
     title = "Post-LN to Pre-LN"
+    gist = "Post-LN that trains its way to Pre-LN"
     variant_of = "pre-to-post"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:

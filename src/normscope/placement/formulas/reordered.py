@@ -31,6 +31,7 @@ class OLMo2(ReorderedNorm):
 
     name = "olmo-2"
     title = "OLMo 2"
+    gist = "norm after F, queries and keys normed too"
     variant_of = "reordered"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:

@@ -13,6 +13,7 @@ class ResiDual(Placement):
 
     name = "residual"
     title = "ResiDual"
+    gist = "Post-LN, plus the norm of a sum of all F"
     citation = "Xie et al. 2023, arXiv:2304.14802, section 3"
     year = 2023
     streams = ("x", "r")

@@ -16,6 +16,7 @@ class SandwichLN(Placement):
 
     name = "sandwich"
     title = "Sandwich-LN"
+    gist = "norm before and after F"
     citation = "Ding et al. 2021 (CogView), arXiv:2105.13290, section 2.4"
     year = 2021
     initialisation = "normal-0.02"

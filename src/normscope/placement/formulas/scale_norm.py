@@ -17,6 +17,7 @@ class ScaleNorm(PreLN):
 
     name = "scale-norm"
     title = "ScaleNorm + FixNorm"
+    gist = "Pre-LN, norms of one gain, unit embeddings"
     citation = "Nguyen & Salazar 2019, arXiv:1910.05895, sections 2.2 and 2.3"
     year = 2019
     initialisation = "small-attention"

@@ -15,6 +15,7 @@ class ScaledResidual(Placement):
 
     name = "zaya"
     title = "Scaled residual"
+    gist = "Pre-LN, x and F each scaled and shifted"
     citation = "Zyphra 2025, ZAYA1, as in Hugging Face transformers 5.23, modeling_zaya.py"
     year = 2025
     initialisation = "normal-0.02"
@@ -45,6 +46,7 @@ class Doge(ScaledResidual):
 
     name = "doge"
     title = "Scaled residual, skip only"
+    gist = "Pre-LN, x times a trained vector"
     citation = "Shi et al. 2025, Doge, as in Hugging Face transformers 5.23, modeling_doge.py"
     variant_of = "zaya"
 

@@ -19,6 +19,7 @@ class SiameseNorm(Placement):
 
     name = "siamese-norm"
     title = "SiameseNorm"
+    gist = "a Post-LN and a Pre-LN stream share F"
     citation = "Li et al. 2026, arXiv:2602.08064, deit-model-siamesenorm.py"
     year = 2026
     streams = ("x", "y")
@@ -58,6 +59,7 @@ class SiameseNormHybrid(SiameseNorm):
 
     name = "siamese-norm-hybrid"
     title = "SiameseNorm, hybrid"
+    gist = "siamese-norm with hybrid-norm's attention"
     citation = "Li et al. 2026, arXiv:2602.08064, OLMo_model_hybrid_pre.py"
     variant_of = "siamese-norm"
 

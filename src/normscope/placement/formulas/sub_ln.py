@@ -17,6 +17,7 @@ class SubLN(Placement):
 
     name = "sub-ln"
     title = "Sub-LN"
+    gist = "Pre-LN, and a norm before F's last matrix"
     citation = "Wang et al. 2022 (Magneto), arXiv:2210.06423, figure 2"
     year = 2022
     initialisation = "xavier-normal"
@@ -50,6 +51,7 @@ class SubLNCross(SubLN):
 
     name = "sub-ln-cross"
     title = "Sub-LN, cross-attention too"
+    gist = "sub-ln, its norm in cross-attention too"
     variant_of = "sub-ln"
     models = ("encoder-decoder",)
     plain_kinds = ()

@@ -17,6 +17,7 @@ class TFixup(Placement):
 
     name = "t-fixup"
     title = "T-Fixup"
+    gist = "no norm, weights scaled down by depth"
     citation = "Huang et al. 2020, Improving Transformer Optimization Through Better Initialization, section 3.2"
     year = 2020
     models = ("encoder-decoder",)

@@ -16,6 +16,7 @@ class VariancePreservingGate(Placement):
 
     name = "variance-gate"
     title = "Variance-preserving gate"
+    gist = "β weighs F, √(1 - β²) weighs x, F normed"
     citation = "Muse Spark, transformers 5.23 (github.com/huggingface/transformers), muse_spark"
     year = 2026
     initialisation = "normal-0.02"

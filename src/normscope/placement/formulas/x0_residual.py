@@ -20,6 +20,7 @@ class X0Residual(Placement):
 
     name = "x0-residual"
     title = "x0 residual"
+    gist = "Pre-LN, the embedding added at every block"
     citation = "Karpathy 2025, nanochat, gpt.py"
     year = 2025
     streams = ("x", "x_0")
@@ -62,6 +63,7 @@ class X0ResidualModded(X0Residual):
 
     name = "x0-residual-modded"
     title = "x0 residual, modded-nanogpt"
+    gist = "x0-residual, its weight 0 at first"
     citation = "Jordan et al. 2024, modded-nanogpt, record of 4 December 2024"
     year = 2024
     variant_of = "x0-residual"
