@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_398,
-    "lines of normscope": 69_110,
+    "lines": 88_396,
+    "lines of normscope": 69_108,
     "files": 599,
     "import lines, %": 6.95,
     "public nouns": 891,

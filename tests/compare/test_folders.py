@@ -260,11 +260,12 @@ def test_bytes_of_a_command_line_that_are_no_text_are_written_as_escapes(
     assert run("post-ln").page.title == r"one \udcff"
 
 
+@pytest.mark.parametrize("corpus", [{"facts": [[1]]}, {"fingerprint": "", "facts": [], "unigram_nats": 2**40}])
 def test_a_manifest_that_does_not_mean_anything_is_refused(
-    run: Callable[..., ComparisonResult], tmp_path: Path
+    run: Callable[..., ComparisonResult], tmp_path: Path, corpus: dict[str, Any]
 ) -> None:
     run("post-ln")
-    resealed(tmp_path / "out/comparison.json", corpus={"facts": [[1]]})
+    resealed(tmp_path / "out/comparison.json", corpus=corpus)
     with pytest.raises(UserError, match=r"comparison\.json is damaged \(ValueError: .*\); remove it"):
         run("post-ln")
 

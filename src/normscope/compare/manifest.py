@@ -28,6 +28,8 @@ _MAY_DIFFER = (*_AXES, "imports", "train.duration", "train.threads", "train.chec
 
 
 TITLE = "Comparison of norm placements"
+_MOST_NATS = 44
+"""No vocabulary has more than 2**63 entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,11 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         corpus = table["corpus"]
         facts = [(str(name), str(value)) for name, value in corpus["facts"]]
+        if not 0 <= (unigram := float(corpus["unigram_nats"])) <= _MOST_NATS:
+            raise ValueError(f"unigram_nats is the entropy of one target, from 0 to {_MOST_NATS}, got {unigram:g}")
         return Manifest(
             title=str(table["title"]),
-            corpus=AboutCorpus(str(corpus["fingerprint"]), float(corpus["unigram_nats"]), facts),
+            corpus=AboutCorpus(str(corpus["fingerprint"]), unigram, facts),
             commands=tuple(map(str, table["commands"])),
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
@@ -134,15 +138,9 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
     """The runs of a comparison's folder by their names, as far as there is anything of them. Raises UserError."""
-    cells = []
-    for name in names:
-        run = RunFolder(folder / "runs" / name)
-        asked = folder / "cells" / f"{name}.toml"
-        if run.is_run:
-            cells.append(cell_of(run, load_run_config(run)))
-        elif asked.is_file():
-            cells.append(cell_of(run, load(asked)))
-    return cells
+    files = ((RunFolder(folder / "runs" / name), folder / "cells" / f"{name}.toml") for name in names)
+    begun = ((run, asked) for run, asked in files if run.is_run or asked.is_file())
+    return [cell_of(run, load_run_config(run) if run.is_run else load(asked)) for run, asked in begun]
 
 
 def cell_of(run: RunFolder, config: RunConfig) -> Cell:
