@@ -21,6 +21,7 @@ from normscope.compare import pool as grid_pool
 from normscope.data import opening, work
 from normscope.engines import choosing
 from normscope.engines.processes import Processes
+from normscope.processes.surroundings import interpreter
 from normscope.report.comparison import page
 from normscope.runs import machine
 
@@ -138,8 +139,9 @@ def _fork_what_is_started() -> None:
 
 
 def _popen(command: Sequence[str], **options: Any) -> Any:
-    if list(command[:3]) == [sys.executable, "-m", "normscope"]:
-        return _Forked(command[3:], stdout=options["stdout"], env=options["env"])
+    ours = [*interpreter(), "-m", "normscope"]
+    if list(command[: len(ours)]) == ours:
+        return _Forked(command[len(ours) :], stdout=options["stdout"], env=options["env"])
     return _Popen(command, **options)
 
 
