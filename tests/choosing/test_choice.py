@@ -39,6 +39,7 @@ def chosen(
         settings={one.name: one for one in settings},
         findings=findings,
         rates=[],
+        trained=[],
         depths=[],
         depth_blocks=1000,
         advice=[],

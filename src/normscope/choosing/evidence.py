@@ -135,6 +135,23 @@ class BestRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedRate:
+    """The best constant rate of a ladder of short trainings, without warm-up."""
+
+    family: str
+    """Ladders of one have architecture, text and initial weights in common."""
+    optimizer: str
+    width: int
+    sublayers: int
+    """Of all stacks."""
+    normed_sums: float
+    """The share of them whose residual sum is normed."""
+    best_rate: float
+    source: str
+    """The folder below results/ with a JSON pointer to the rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
     """How the hidden state was seen to move over depth at initialisation."""
 
@@ -162,6 +179,7 @@ class Evidence:
     settings: Mapping[str, EvidenceSetting]
     findings: Sequence[EvidenceRow]
     rates: Sequence[BestRate]
+    trained: Sequence[TrainedRate]
     depths: Sequence[Depth]
     depth_blocks: int
     """Up to how many blocks these were measured."""
@@ -185,13 +203,8 @@ class Published:
     blocks: Sequence[int] = ()
     """Of the models that it was measured on, for a stack; empty where not known."""
     width: Sequence[int] = ()
-    tokens: float | None = None
     checked: Literal["read", "second-hand"]
     """Whether we read it at the place cited, or in another text."""
-    peak_lr: float | None = None
-    """Of a recipe: with which this model was trained, whether or not another would be better."""
-    warmup: str = ""
-    """Of a recipe, in words: "1 % of the updates"."""
 
 
 _PUBLISHED = Path(__file__).with_name("published.toml")
@@ -233,6 +246,7 @@ def unpacked(table: Mapping[str, Any]) -> Evidence:
         },
         findings=[EvidenceRow(**one) for one in table["findings"]],
         rates=[BestRate(**{**one, "ladder": tuple(one["ladder"])}) for one in table["rates"]],
+        trained=[TrainedRate(**one) for one in table["trained"]],
         depths=[Depth(**one) for one in table["depths"]],
         depth_blocks=table["depth_blocks"],
         advice=[AdviceClaim(**one) for one in table["advice"]],

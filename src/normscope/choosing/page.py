@@ -6,10 +6,12 @@ from typing import get_args
 
 from ..evidence.judging import LEARNED_NATS
 from ..placement.base import ModelKind
+from ..report.words import learning_rate, number
 from .case import NEAR, ModelToTrain
 from .choice import EvidenceForModel, SizeClass, choose
 from .evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
 from .parts import PageSection, TextTable, advice_part, own_parts, published_part
+from .rates import HELD, HELD_BY_A_CONSTANT, WITHIN, law, recipes
 
 CASES = (
     ModelToTrain(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
@@ -41,10 +43,10 @@ $ normscope choose peri-ln deepnorm --model decoder-only --blocks 24 --width 102
 ```
 
 It begins with what we would do, in three lines: placement, peak rate and warm-up, each with how sure that is and what
-would make it surer. Evidence of ours counts there where its size is near, else the nearest recipe of others that we
-read; all that is known stands below. Names of placements limit the answer to these; `--json` prints [the same as
-data](#as-data), with the place of every number in its file. In Python, [`normscope.choose`](python.md#choose) gives the
-same.
+would make it surer. Evidence of ours counts there where its size is near; the rate is that of [one
+law](#the-peak-rate); all that is known stands below. Names of placements limit the answer to these; `--json`
+prints [the same as data](#as-data), with the place of every number in its file. In Python,
+[`normscope.choose`](python.md#choose) gives the same.
 
 **How the evidence is ranked.** A result counts for a model of the same kind under the same optimiser (Adam and AdamW
 count for one another); under another, or in another kind of model, it is named and decides nothing. What counts is
@@ -127,9 +129,58 @@ def _anchor(heading: str) -> str:
 
 def _by_others(evidence: Evidence) -> Iterator[str]:
     """What is said of every case alike, once."""
+    yield "\n".join(_part(_rate_part(), level=2))
     yield "\n".join(_part(advice_part(evidence.advice), level=2))
     for model in get_args(ModelKind):
         yield "\n".join(_part(published_part(model, [one for one in published() if one.model == model]), level=2))
+
+
+def _rate_part() -> PageSection:
+    """The law, how often it is right, and every recipe that it is fitted to."""
+    found, (held, of), (constant, of_constants) = law(), HELD, HELD_BY_A_CONSTANT
+    own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
+    said = [
+        f"`normscope choose` names {learning_rate(10**found.constant)} at width 768 and 24 "
+        f"sub-layers under Adam and AdamW, times (width / 768) to the power {number(found.width)}, times "
+        f"(sub-layers / 24) to the power {number(found.sublayers)}, times {number(10**found.normed_sums)} where every "
+        f"residual sum is normed (as in Post-LN), times a constant of every other optimiser ({own}); and a range of "
+        f"{WITHIN:g} times to either side. It is fitted by least squares to the recipes below and to the best rates of "
+        "our own short trainings without warm-up, and answers within a factor of "
+        f"{NEAR:g} of the widths that an optimiser was seen at.",
+        "Fitted without a family of recipes (a repository; those of GPT-3's table count as one), its range holds "
+        f"{held} of {of} of their rates; the median of the other families' rates holds {constant} of {of_constants}. "
+        "Length, batch and schedule are not in it: recipes are of 4,800 to 4,720,000 updates with a schedule, our "
+        "trainings of 120 to 1,050 at a constant rate, and the two differ in width as well, so that nothing tells one "
+        "from the other.",
+    ]
+    rows = [
+        [
+            one.name,
+            one.placement,
+            f"{one.blocks}",
+            f"{one.width:,}",
+            one.optimizer,
+            learning_rate(one.peak_lr),
+            "" if one.warmup_updates is None else f"{one.warmup_updates:,}",
+            "" if one.updates is None else f"{one.updates:,}",
+            f"{one.repository}, {one.path}",
+            one.commit[:10],
+        ]
+        for one in recipes()
+    ]
+    columns = (
+        "recipe",
+        "placement",
+        "blocks",
+        "width",
+        "optimiser",
+        "peak rate",
+        "warm-up",
+        "updates",
+        "read in",
+        "commit",
+    )
+    return PageSection(heading="The peak rate", before=said, tables=[TextTable(title="", columns=columns, rows=rows)])
 
 
 def command(case: ModelToTrain) -> str:

@@ -24,6 +24,7 @@ from .evidence import (
     EvidenceRow,
     EvidenceSetting,
     Support,
+    TrainedRate,
 )
 
 _Read = EvidenceSetting | EvidenceRow | BestRate
@@ -63,15 +64,16 @@ SIZES: Mapping[str, _GridSize] = {
 def collect(results: Path) -> Evidence:
     """What the results of a clone say. Raises UserError where one of them is not there."""
     found = [one for name, read in _READERS.items() for one in read(name, _load(results, name))]
-    depths = _load(results, "depth")
+    depths, advice = _load(results, "depth"), _load(results, "advice")
     return Evidence(
         settings={one.name: one for one in found if isinstance(one, EvidenceSetting)},
         # Figure 4 trains some of figure 2's runs again, word for word.
         findings=_once([one for one in found if isinstance(one, EvidenceRow)], "mean", "half_width", "note"),
         rates=_once([one for one in found if isinstance(one, BestRate)], "warmup_updates", "loss_nats"),
+        trained=list(_trained(advice)),
         depths=list(_depths(depths)),
         depth_blocks=depths["settings"]["blocks"],
-        advice=list(_advice(_load(results, "advice"))),
+        advice=list(_advice(advice)),
         optimizers=list(OPTIMIZERS),
     )
 
@@ -285,6 +287,22 @@ def _advice(data: Any) -> Iterator[AdviceClaim]:
         if claim["name"].endswith(": the best rate") or claim["name"].startswith("Warm-up"):
             said = {key: claim[key] for key in ("statement", "found", "verdict")}
             yield AdviceClaim(result="advice", source=f"/claims/{place}", **said)
+
+
+def _trained(data: Any) -> Iterator[TrainedRate]:
+    """The best rate of every case of `normscope study advice` that learned at any."""
+    for name, case in data["cases"].items():
+        if case["learned"]:
+            facts = case["facts"]
+            yield TrainedRate(
+                family=case["family"],
+                optimizer=facts["optimizer"],
+                width=round(10 ** facts["width"]),
+                sublayers=round(10 ** facts["sublayers"]),
+                normed_sums=facts["normed_sums"],
+                best_rate=case["best_rate"],
+                source=f"advice#/cases/{name}/best_rate",
+            )
 
 
 _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {

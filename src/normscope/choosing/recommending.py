@@ -1,21 +1,16 @@
 """What we would do with a model that is to be trained: placement, peak rate and warm-up, in a line each.
 
-Each line says how sure that is and what would make it surer. Evidence of ours counts where its size is near; else what
-others have trained models of the kind with, read at the place cited, the nearest in width and depth first.
+Each line says how sure that is and what would make it surer. The rate is that of one law.
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..report.words import interval, learning_rate
 from .case import counts_for
 from .choice import EvidenceForModel, PlacementEvidence
-from .evidence import BASELINE, BestRate, EvidenceRow, Published
-
-WITHIN = 3.0
-"""A rate is named with a range of this factor to either side: `results/advice` judges the instant advice by it."""
+from .evidence import BASELINE, EvidenceRow
+from .rates import RateFacts, TypicalRate, recipes, typical_rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +32,8 @@ class Recommendation:
 def recommended(choice: EvidenceForModel) -> list[Recommendation]:
     """Placement, peak rate, warm-up."""
     placement, line = _placement(choice)
-    recipes = _recipes(choice)
-    return [line, _rate(choice, placement, recipes), _warmup(choice, placement, recipes)]
+    found = typical_rate(RateFacts.of_case(choice.case, placement))
+    return [line, _rate(found), _warmup(choice, placement, found)]
 
 
 def plain(choice: EvidenceForModel) -> dict[str, Any]:
@@ -70,8 +65,9 @@ def _placement(choice: EvidenceForModel) -> tuple[str, Recommendation]:
         name, own = BASELINE, supported[:1]
         read = [
             one
-            for one in choice.published
-            if one.checked == "read" and BASELINE in one.placements and counts_for(choice.case.optimizer, one.optimizer)
+            for one in recipes()
+            if (one.model, one.placement) == (choice.case.model, BASELINE)
+            and counts_for(choice.case.optimizer, one.optimizer)
         ]
         others = f" It is what others train such models with ({read[0].citation})." if read else ""
         smaller = (
@@ -86,49 +82,24 @@ def _placement(choice: EvidenceForModel) -> tuple[str, Recommendation]:
     return name, Recommendation(what="Placement", says=name, sure=said, surer=tried)
 
 
-def _recipes(choice: EvidenceForModel) -> list[Published]:
-    """Of the same optimiser, with a rate, the nearest in width and depth first."""
-    case = choice.case
-
-    def away(one: Published) -> float:
-        sizes = ((case.width, one.width), (case.blocks, one.blocks))
-        return sum(min((abs(math.log(own / other)) for other in others), default=9.0) for own, others in sizes)
-
-    known = [one for one in choice.published if one.peak_lr and one.checked == "read"]
-    return sorted((one for one in known if counts_for(case.optimizer, one.optimizer)), key=away)
-
-
-def _rate(choice: EvidenceForModel, placement: str, recipes: Sequence[Published]) -> Recommendation:
-    near = [one for one in choice.rates if one.placement == placement and choice.scale(one.setting) == "near"]
-    if near:
-        best = min(near, key=_loss)
-        edge = ", at the ladder's end, so that a better one may lie beyond" if best.at_an_end else ""
-        rate, said = best.peak_lr, f"Measured: the best of a ladder near this size{edge} (results/{best.setting})."
-    elif recipes:
-        one = recipes[0]
-        rate = one.peak_lr or 0.0
-        size = f"{one.blocks[0]} blocks of width {one.width[0]:,}"
-        said = f"Not sure: the nearest recipe that we read, {size} ({one.citation}), and no comparison of rates."
-    else:
+def _rate(found: TypicalRate | None) -> Recommendation:
+    if found is None:
         return Recommendation(
             what="Peak rate",
             says="not known under this optimiser",
-            sure="Nothing near was measured, and no recipe that we read has one.",
+            sure="Nothing near this width was trained with it, as far as we know.",
             surer="`normscope doctor MODEL --probe 60`, which names a rate for your model from short trainings",
         )
     return Recommendation(
         what="Peak rate",
-        says=f"{learning_rate(rate)}, between {learning_rate(rate / WITHIN)} and {learning_rate(rate * WITHIN)}",
-        sure=said,
+        says=f"{learning_rate(found.rate, 2)}, between {learning_rate(found.low, 2)} and "
+        f"{learning_rate(found.high, 2)}",
+        sure=found.stands_on,
         surer="`normscope doctor MODEL --probe 60`, which reads a rate from short trainings of your model",
     )
 
 
-def _loss(rate: BestRate) -> float:
-    return math.fsum(rate.loss_nats) / len(rate.loss_nats)
-
-
-def _warmup(choice: EvidenceForModel, placement: str, recipes: Sequence[Published]) -> Recommendation:
+def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | None) -> Recommendation:
     (asked,) = (one for one in choice.answers if one.question.name == "no-warmup")
     near = [
         finding
@@ -147,18 +118,10 @@ def _warmup(choice: EvidenceForModel, placement: str, recipes: Sequence[Publishe
             f"{interval(found.mean, found.half_width)} (results/{found.setting}).",
             surer=surer,
         )
-    if told := [one for one in recipes if one.warmup]:
-        one = told[0]
-        return Recommendation(
-            what="Warm-up",
-            says=one.warmup,
-            sure=f"Not sure: the nearest recipe ({one.citation}); nothing of ours near this size decides whether "
-            f"{placement} needs one.",
-            surer=surer,
-        )
+    said = typical.warmup if typical is not None else ""
     return Recommendation(
         what="Warm-up",
-        says="1 % of the updates",
-        sure=f"A guess: nothing near decides whether {placement} needs one, and so short a one costs little.",
+        says=said or "not known",
+        sure=f"Nothing of ours near this size decides whether {placement} needs one, or how short a one suffices.",
         surer=surer,
     )

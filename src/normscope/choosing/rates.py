@@ -1,0 +1,267 @@
+"""The peak rate that trainings of ours and recipes of others suggest: one law over all of them.
+
+Its logarithm is a sum: of the width's, of the number of sub-layers', of the share of sub-layers whose residual sum is
+normed (as in Post-LN), and a constant of the optimiser. Nothing is measured: `normscope doctor --probe` does that.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from ..placement import registered
+from ..placement.base import ModelKind
+from ..placement.printing import lines
+from ..report.words import counted, learning_rate
+from .case import NEAR, ModelToTrain, counts_for
+from .evidence import stored
+
+WITHIN = 3.0
+"""A rate is named with a range of this factor to either side, which holds most rates that the law was not fitted to."""
+ADAM = "adam"
+_SUBLAYERS = {"decoder-only": 2, "encoder-only": 2, "encoder-decoder": 5}
+"""Of one block; an encoder-decoder has as many blocks in each stack."""
+_REFERENCE = (768, 24)
+"""Width and sub-layers at which the law's constant is the rate."""
+_RIDGE = 0.01
+"""Keeps the constant of an optimiser with few rates near Adam's, and decides where facts say the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateRecipe:
+    """What others have trained a model with, read in a file of theirs."""
+
+    name: str
+    repository: str
+    path: str
+    commit: str
+    model: ModelKind
+    placement: str
+    blocks: int
+    width: int
+    optimizer: str
+    peak_lr: float
+    warmup_updates: int | None = None
+    """None where the file does not say, or counts tokens."""
+    updates: int | None = None
+    family: str = ""
+    """Recipes of one count as one where the law is judged: by default those of one repository."""
+
+    @property
+    def citation(self) -> str:
+        return f"{self.name}, {self.repository}, {self.path}"
+
+    @property
+    def facts(self) -> "RateFacts":
+        return RateFacts(
+            optimizer=self.optimizer,
+            width=self.width,
+            sublayers=_SUBLAYERS[self.model] * self.blocks,
+            normed_sums=normed_share(self.placement),
+        )
+
+
+@cache
+def recipes() -> Sequence[RateRecipe]:
+    """Every recipe that we read, in the order of the file."""
+    text = Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8")
+    return [RateRecipe(**one) for one in tomllib.loads(text)["recipe"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateFacts:
+    """What the law asks of a model."""
+
+    optimizer: str
+    width: int
+    """Of the widest stream."""
+    sublayers: int
+    """Of all stacks."""
+    normed_sums: float
+    """The share of them whose residual sum is normed."""
+
+    @classmethod
+    def of_case(cls, case: ModelToTrain, placement: str) -> "RateFacts":
+        """Of a model that is to be trained with that placement."""
+        return cls(
+            optimizer=case.optimizer,
+            width=case.width,
+            sublayers=_SUBLAYERS[case.model] * case.blocks,
+            normed_sums=normed_share(placement),
+        )
+
+
+@cache
+def normed_share(placement: str) -> float:
+    """The share of a placement's residual sums that are normed, as its formula is written."""
+    sums = [line for line in lines(registered()[placement]) if re.match(r"(.*: )?x ← .*\+", line)]
+    return sum(re.match(r"(.*: )?x ← norm\w*\(.*\+", line) is not None for line in sums) / max(1, len(sums))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRate:
+    """One that the law is fitted to."""
+
+    family: str
+    facts: RateFacts
+    rate: float
+    published: bool
+
+
+@cache
+def known_rates() -> Sequence[KnownRate]:
+    """The recipes' peak rates, and the best constant rates of our short trainings."""
+    others = [
+        KnownRate(family=one.family or one.repository, facts=one.facts, rate=one.peak_lr, published=True)
+        for one in recipes()
+    ]
+    settings = stored().settings
+    ladders = [
+        KnownRate(
+            family=one.setting,
+            facts=RateFacts(
+                optimizer=one.optimizer,
+                width=settings[one.setting].width[0],
+                sublayers=_SUBLAYERS[settings[one.setting].model] * settings[one.setting].blocks[0],
+                normed_sums=normed_share(one.placement),
+            ),
+            rate=one.peak_lr,
+            published=False,
+        )
+        for one in stored().rates
+        if not one.warmup_updates and not one.at_an_end
+    ]
+    ours = [
+        KnownRate(
+            family=one.family,
+            facts=RateFacts(
+                optimizer=one.optimizer, width=one.width, sublayers=one.sublayers, normed_sums=one.normed_sums
+            ),
+            rate=one.best_rate,
+            published=False,
+        )
+        for one in stored().trained
+    ]
+    return [*others, *ladders, *ours]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLaw:
+    """Decades (log10) of the rate."""
+
+    constant: float
+    """Of Adam and AdamW at the reference."""
+    width: float
+    """Per decade of width."""
+    sublayers: float
+    """Per decade of sub-layers."""
+    normed_sums: float
+    optimizers: dict[str, float]
+    """What every other optimiser adds."""
+
+    @classmethod
+    def fitted(cls, known: Sequence[KnownRate]) -> "RateLaw":
+        """By least squares."""
+        others = sorted({one.facts.optimizer for one in known if not counts_for(ADAM, one.facts.optimizer)})
+        design = np.array([[*_values(one.facts), *(one.facts.optimizer == name for name in others)] for one in known])
+        ridge = _RIDGE * np.eye(design.shape[1])
+        ridge[0, 0] = 0
+        found = np.linalg.solve(design.T @ design + ridge, design.T @ np.log10([one.rate for one in known]))
+        constant, width, sublayers, normed, *own = map(float, found)
+        return cls(
+            constant=constant,
+            width=width,
+            sublayers=sublayers,
+            normed_sums=normed,
+            optimizers=dict(zip(others, own, strict=True)),
+        )
+
+    def __call__(self, facts: RateFacts) -> float:
+        weights = (self.constant, self.width, self.sublayers, self.normed_sums)
+        decades = math.fsum(weight * value for weight, value in zip(weights, _values(facts), strict=True))
+        return float(10 ** (decades + self.optimizers.get(facts.optimizer, 0.0)))
+
+
+def _values(facts: RateFacts) -> tuple[float, float, float, float]:
+    width, sublayers = _REFERENCE
+    return 1.0, math.log10(facts.width / width), math.log10(max(1, facts.sublayers) / sublayers), facts.normed_sums
+
+
+@cache
+def law() -> RateLaw:
+    """Fitted to all that is known."""
+    return RateLaw.fitted(known_rates())
+
+
+HELD = (45, 52)
+"""How many published rates lie within the range of a law that was fitted without their family, of how many: a test
+counts them."""
+HELD_BY_A_CONSTANT = (36, 50)
+"""The same of the median of the other families' rates under the optimiser, where there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypicalRate:
+    """The law's answer for a model."""
+
+    rate: float
+    low: float
+    high: float
+    recipes: int
+    """Of others, under this optimiser or one that counts for it, within a factor of `NEAR` in width ..."""
+    trainings: int
+    """... and ladders of short trainings of ours."""
+    nearest: RateRecipe | None
+    """In width and depth, among all recipes of the optimiser."""
+    warmups: Sequence[int]
+    """Updates of warm-up of those recipes that say it, rising."""
+
+    @property
+    def stands_on(self) -> str:
+        """What the rate comes from, and how often such a range is right."""
+        ladders = f"{counted(self.trainings, 'ladder')} of short trainings of ours"
+        told = [counted(self.recipes, "published recipe")] * bool(self.recipes) + [ladders] * bool(self.trainings)
+        near = self.nearest
+        beside = "" if near is None else f"; the nearest recipe has {learning_rate(near.peak_lr)} ({near.citation})"
+        held, of = HELD
+        return (
+            f"By a law over {' and '.join(told)} within {NEAR:g} times its width{beside}. Such a range holds {held} of "
+            f"{of} published rates that its law was not fitted to."
+        )
+
+    @property
+    def warmup(self) -> str:
+        """What recipes near this width have, as a clause; "" where none says."""
+        if not self.warmups:
+            return ""
+        low, middle, high = self.warmups[0], self.warmups[len(self.warmups) // 2], self.warmups[-1]
+        several = f"the median of {counted(len(self.warmups), 'recipe')} with {low:,} to {high:,}"
+        return f"{middle:,} updates, {several if low < high else 'as recipes have it'}"
+
+
+def typical_rate(facts: RateFacts) -> TypicalRate | None:
+    """What models like it are trained with; None for an optimiser with which none near its width is known."""
+
+    def is_near(one: RateFacts) -> bool:
+        return counts_for(facts.optimizer, one.optimizer) and 1 / NEAR <= facts.width / one.width <= NEAR
+
+    near = [one for one in known_rates() if is_near(one.facts)]
+    if not near:
+        return None
+    rate, published = law()(facts), sum(one.published for one in near)
+    own = [one for one in recipes() if counts_for(facts.optimizer, one.optimizer)]
+    warmups = [one.warmup_updates for one in own if one.warmup_updates is not None and is_near(one.facts)]
+    return TypicalRate(
+        rate=rate,
+        low=rate / WITHIN,
+        high=rate * WITHIN,
+        recipes=published,
+        trainings=len(near) - published,
+        nearest=min(own, key=lambda one: math.dist(_values(one.facts), _values(facts)), default=None),
+        warmups=sorted(warmups),
+    )

@@ -1,0 +1,149 @@
+"""The rate that is named without a measurement: what its law is fitted to, and how far off it is on what it is not."""
+
+import math
+import re
+import statistics
+
+import pytest
+
+from choosing.recomputed import at, result
+from normscope.choosing.case import NEAR, counts_for
+from normscope.choosing.evidence import stored
+from normscope.choosing.rates import (
+    HELD,
+    HELD_BY_A_CONSTANT,
+    WITHIN,
+    KnownRate,
+    RateFacts,
+    RateLaw,
+    known_rates,
+    law,
+    normed_share,
+    recipes,
+    typical_rate,
+)
+from normscope.placement import registered
+
+KNOWN = known_rates()
+PUBLISHED = [one for one in KNOWN if one.published]
+
+
+def facts(optimizer: str = "adamw", width: int = 768, sublayers: int = 24, normed_sums: float = 0.0) -> RateFacts:
+    return RateFacts(optimizer=optimizer, width=width, sublayers=sublayers, normed_sums=normed_sums)
+
+
+def off(one: KnownRate) -> float:
+    """The factor between the rate and that of a law that was fitted without its family."""
+    foreseen = RateLaw.fitted([other for other in KNOWN if other.family != one.family])(one.facts)
+    return max(one.rate / foreseen, foreseen / one.rate)
+
+
+def test_the_range_holds_most_published_rates_of_families_that_the_law_has_not_seen() -> None:
+    """GPT-3's table counts as one family, and a repository as one."""
+    factors = sorted(map(off, PUBLISHED))
+    held = sum(factor <= WITHIN for factor in factors)
+    assert (held, len(factors)) == HELD
+    assert held / len(factors) >= 0.8
+    assert statistics.median(factors) < 1.65
+    # No end of a range is further than this from the rate beyond it, and the rates themselves are further in five.
+    assert factors[-1] / WITHIN < 4
+    assert sum(factor > 4 for factor in factors) == 6
+
+
+def test_a_constant_holds_fewer() -> None:
+    """The median of the other families' rates under the same optimiser."""
+    held, asked = 0, 0
+    for one in PUBLISHED:
+        others = [
+            o.rate for o in PUBLISHED if o.family != one.family and counts_for(one.facts.optimizer, o.facts.optimizer)
+        ]
+        if others:
+            factor = one.rate / statistics.median(others)
+            held, asked = held + (max(factor, 1 / factor) <= WITHIN * (1 + 1e-9)), asked + 1
+    assert (held, asked) == HELD_BY_A_CONSTANT
+    assert held / asked < HELD[0] / HELD[1] - 0.1
+
+
+def test_the_law_is_the_least_squares_of_all_that_is_known() -> None:
+    """Moving any number of it makes the squares, with the little weight on its numbers, larger."""
+    found = law()
+    numbers = [found.constant, found.width, found.sublayers, found.normed_sums, *found.optimizers.values()]
+
+    def squares(values: list[float]) -> float:
+        total = 0.01 * sum(value**2 for value in values[1:])
+        for one in KNOWN:
+            fact = one.facts
+            own = [float(fact.optimizer == name) for name in found.optimizers]
+            row = [1.0, math.log10(fact.width / 768), math.log10(fact.sublayers / 24), fact.normed_sums, *own]
+            total += (math.log10(one.rate) - sum(a * b for a, b in zip(values, row, strict=True))) ** 2
+        return total
+
+    least = squares(numbers)
+    for place in range(len(numbers)):
+        for step in (-1e-3, 1e-3):
+            assert squares([value + step * (place == at) for at, value in enumerate(numbers)]) > least
+
+
+def test_models_that_people_train_get_a_rate_that_holds_what_they_were_trained_with() -> None:
+    for said, rate in (
+        (facts(), 6e-4),  # GPT-2 small, ViT-B at 1e-3
+        (facts(), 1e-3),
+        (facts(normed_sums=1.0), 1e-4),  # BERT-base
+        (facts(width=2048, sublayers=44), 4e-4),  # TinyLlama
+        (facts(sublayers=60), 1e-3),  # T5 base, whose recipes have 1e-4 to 1e-3
+        (facts("muon", width=1024), 1e-3),
+    ):
+        found = typical_rate(said)
+        assert found is not None
+        assert found.low <= rate <= found.high
+        assert found.high / found.low == pytest.approx(WITHIN**2)
+        assert found.recipes + found.trainings > 0
+        assert ("published recipe" in found.stands_on) == (found.recipes > 0)
+
+
+def test_an_optimiser_that_was_not_seen_near_that_width_gets_no_rate() -> None:
+    widths = [one.facts.width for one in KNOWN if one.facts.optimizer == "sgd"]
+    assert typical_rate(facts("sgd", width=math.floor(NEAR * max(widths)))) is not None
+    assert typical_rate(facts("sgd", width=math.floor(NEAR * max(widths)) + 1)) is None
+    assert typical_rate(facts("no-such-optimiser")) is None
+
+
+def test_wider_deeper_and_normed_sums_have_lower_rates() -> None:
+    here = law()(facts())
+    assert law()(facts(width=4096)) < here / 2
+    assert law()(facts(sublayers=96)) < here
+    assert law()(facts(normed_sums=1.0)) < here
+    assert law()(facts("adam")) == here
+
+
+def test_recipes_are_of_placements_that_there_are_and_of_commits() -> None:
+    assert len({one.repository for one in recipes()}) >= 15
+    for one in recipes():
+        assert one.model in registered()[one.placement].models
+        assert re.fullmatch(r"[0-9a-f]{40}", one.commit)
+        assert 0 < one.peak_lr < 1
+        assert one.warmup_updates is None or one.updates is None or one.warmup_updates < one.updates
+    # GPT-3's table 2.1, whoever repeats it.
+    table = {768: 6e-4, 1024: 3e-4, 1536: 2.5e-4, 2560: 1.6e-4}
+    for one in recipes():
+        if one.family == "gpt-3" and one.width in table:
+            assert one.peak_lr == table[one.width], one.name
+
+
+def test_the_shares_of_normed_sums_are_those_of_the_formulas() -> None:
+    shares = {"post-ln": 1.0, "deepnorm": 1.0, "pre-ln": 0.0, "peri-ln": 0.0, "hybrid-norm": 0.5, "olmo-2": 0.0}
+    assert {name: normed_share(name) for name in shares} == shares
+    assert all(0 <= normed_share(name) <= 1 for name in registered())
+
+
+def test_every_ladder_of_ours_stands_where_it_says() -> None:
+    assert len(stored().trained) == 70
+    for one in stored().trained:
+        name, _, pointer = one.source.partition("#")
+        data = result(name)
+        case = at(data, pointer.removesuffix("/best_rate"))
+        assert (case["best_rate"], case["family"], case["learned"]) == (one.best_rate, one.family, True)
+        assert math.log10(one.width) == pytest.approx(case["facts"]["width"], abs=1e-5)
+        # The rung with the lowest loss is next to the rate that a parabola reads.
+        best = min(case["trainings"], key=lambda rung: math.inf if rung["valid_nats"] is None else rung["valid_nats"])
+        assert 1 / 4 <= one.best_rate / best["rate"] <= 4
