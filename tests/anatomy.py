@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_709,
-    "lines of normscope": 69_421,
-    "files": 600,
-    "import lines, %": 6.95,
-    "public nouns": 897,
+    "lines": 88_639,
+    "lines of normscope": 69_352,
+    "files": 591,
+    "import lines, %": 6.89,
+    "public nouns": 887,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import forked
-from normscope.doctor.diagnosis import Diagnosis
+from normscope.doctor.diagnose import Diagnosis
 from tiny import finish
 
 PROBLEM = "missing-final-norm"

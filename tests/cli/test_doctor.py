@@ -15,8 +15,7 @@ import torch
 
 from normscope.cli import console as cli_stages
 from normscope.cli.main import main
-from normscope.doctor.diagnose import forward_passes
-from normscope.doctor.diagnosis import Diagnosis
+from normscope.doctor.diagnose import Diagnosis, forward_passes
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.result import Finding
 from normscope.optim import OPTIMIZERS

@@ -44,10 +44,10 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path, monkeypatch: pytest.
     path.parent.mkdir(parents=True)
     path.write_text(
         "from typing import TYPE_CHECKING\nfrom ..find.terms import Term\nfrom ..identify import found\n"
-        "from ...measure import record\nfrom ..diagnosis import Diagnosis\nif TYPE_CHECKING:\n"
+        "from ...measure import record\nfrom ..diagnose import Diagnosis\nif TYPE_CHECKING:\n"
         "    from ..lint.rule import Rule\n"
     )
     assert [line.split()[-1] for line in out_of_order(path)] == [
-        "normscope.doctor.diagnosis.Diagnosis",
+        "normscope.doctor.diagnose.Diagnosis",
         "normscope.doctor.lint.rule.Rule",
     ]

@@ -9,8 +9,7 @@ from torch.nn import functional
 
 from doctor.attending import HEAD, as_t5, drawn, earlier, hiding, model, normed_at, nothing, of, over, scaled, unchanged
 from doctor.wired import VOCABULARY, Block, F, Model, Stack, pre
-from normscope.doctor.diagnose import diagnose
-from normscope.doctor.diagnosis import Diagnosis
+from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.doctor.result import Severity
 
 TOKENS = torch.randint(VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(1))

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from doctor.looked import unmeasured
-from normscope.doctor.diagnose import diagnose
-from normscope.doctor.diagnosis import Diagnosis
+from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.doctor.lint.patient import Loading
 from normscope.doctor.observe.parameters import nonfinite_weights, read_as_zero
 

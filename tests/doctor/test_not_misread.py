@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import normscope
 from doctor.wired import VOCABULARY, WIDTH, Block, Model, Stack, post, pre, tokens
-from normscope.doctor.diagnosis import Diagnosis
+from normscope.doctor.diagnose import Diagnosis
 
 
 def seen(model: nn.Module, *inputs: Tensor, **options: object) -> Diagnosis:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from normscope.doctor.diagnosis import Diagnosis
+from normscope.doctor.diagnose import Diagnosis
 from normscope.doctor.record import (
     ModelMeasurements,
     Stack,

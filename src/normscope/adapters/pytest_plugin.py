@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..doctor.diagnosis import Diagnosis
+    from ..doctor.diagnose import Diagnosis
     from ..doctor.result import Finding
 
 # Whatever the fixture needs is imported when it is called: this file is read at the start of every run of pytest.

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from ..doctor.advise.short_run import Probing
+from ..doctor.diagnose import Diagnosis
 from ..doctor.diagnose import diagnose as diagnosed
-from ..doctor.diagnosis import Diagnosis
 from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError

@@ -18,7 +18,7 @@ from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, ru
 
 if TYPE_CHECKING:
     from ..doctor.advise.short_run import Probing
-    from ..doctor.diagnosis import Diagnosis
+    from ..doctor.diagnose import Diagnosis
     from ..doctor.result import Severity
     from ..history.explain import Explanation
     from ..targets import Target

@@ -1,7 +1,8 @@
 """The whole diagnosis of a model: find, measure, lint, predict, advise; or its structure alone, without weights."""
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,6 @@ from .advise.advice import advise as advised
 from .advise.first_update import RATES_AT_LEAST
 from .advise.optimizers import wanted_rate_of
 from .advise.short_run import Probing, loss_of_output
-from .diagnosis import Diagnosis
 from .find.search import streams_in
 from .identify.stacks import as_stacks
 from .lint.linter import asked_rules, lint
@@ -19,7 +19,43 @@ from .observe.examine import examined_with_gradients, examined_without_gradients
 from .observe.parameters import nonfinite_weights, read_as_zero
 from .predict import with_predictions
 from .record import ModelMeasurements
+from .result import Record
 from .trace.forward import Inputs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Diagnosis(Record):
+    """All that was found out about a model."""
+
+    def plot(self) -> "Figure":
+        """Every stack over depth, measured and predicted, as a matplotlib figure. Raises ValueError without a stack."""
+        from ..report.chart_svg import panels_figure
+        from .report.notebook import stack_panels
+
+        if not self.stacks:
+            raise ValueError(f"{self.target} has no residual stream, so there is nothing to draw over depth")
+        return panels_figure(stack_panels(self))
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        from ..report.terminal import plain_text
+        from .lint.linter import reasons
+        from .report.text import terminal_page
+
+        return plain_text(terminal_page(self, reasons()))
+
+    def __repr__(self) -> str:
+        from .report.words import headline, summary
+
+        return f"Diagnosis({self.target}: {headline(self)[0]}; {summary(self)})"
+
+    def _repr_html_(self) -> str:
+        from .report.notebook import diagnosis_html
+
+        return diagnosis_html(self)
 
 
 def diagnose(

@@ -20,8 +20,7 @@ import torch
 from normscope.adapters.hugging_face import wanted_placement
 from normscope.adapters.hugging_face_inputs import sample
 from normscope.adapters.hugging_face_small import small_model
-from normscope.doctor.diagnose import diagnose
-from normscope.doctor.diagnosis import Diagnosis
+from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.errors import UserError, in_one_line
 
 _CLOCK_TIMES = 10

@@ -8,14 +8,14 @@ from operator import or_
 
 import torch
 
+from ..trace.flow import bits
 from ..trace.graph import Factor, Graph
 from ..trace.lanes import apart
 from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
 from .branches import Branch, find_branch
 from .formulas import FormulaOfStream
-from .refined import bits, refined
-from .surroundings import Surroundings, surroundings
+from .surroundings import Surroundings, refined, surroundings
 from .terms import Term, ordered
 
 _MASKING = frozenset({"masked_fill", "where"})

@@ -24,7 +24,7 @@ _NamedPlacement = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Fit:
+class _Fit:
     """How a candidate fits a stream."""
 
     candidate: Candidate
@@ -42,7 +42,7 @@ class Fit:
         return len(self.matched), self.exact, self.details
 
 
-def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_known: bool) -> _NamedPlacement:
+def choose(found: Sequence[_Fit], shape: StackShape, sublayers: int, *, mixing_known: bool) -> _NamedPlacement:
     """Of candidates in order of rank the placement, those that compute the same, and whether it is sure.
 
     sublayers: how many the stream has of the kinds that every Transformer has; 0 where one of these is missing.
@@ -148,7 +148,7 @@ class StreamFormula:
         return found
 
 
-def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list[Fit]:
+def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list[_Fit]:
     """Every candidate that fits some sub-layer, the best first."""
     comparisons = Matching(qk_norms=True), Matching(qk_norms=False)
     ends = observed.endings()
@@ -172,8 +172,8 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list
     return sorted(found, key=lambda fit: fit.rank, reverse=True)
 
 
-def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, comparisons: _Comparisons) -> Fit:
-    fit = Fit(candidate=of)
+def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, comparisons: _Comparisons) -> _Fit:
+    fit = _Fit(candidate=of)
     whole, blocks = _by_branches(of.whole), _by_branches(of.blocks)
     for segment in observed.segments[:-1]:
         _match(fit, segment, whole, comparisons)
@@ -187,8 +187,8 @@ def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, compar
     return fit
 
 
-def _fit_of_lanes(observed: StreamFormula, of: Candidate, blocks: Sequence[Segment], comparisons: _Comparisons) -> Fit:
-    fit = Fit(candidate=of, ends_with_norm=any(ending.end.kind == "norm" for ending in observed.endings()[:-1]))
+def _fit_of_lanes(observed: StreamFormula, of: Candidate, blocks: Sequence[Segment], comparisons: _Comparisons) -> _Fit:
+    fit = _Fit(candidate=of, ends_with_norm=any(ending.end.kind == "norm" for ending in observed.endings()[:-1]))
     expected = _by_branches(blocks)
     for segment in observed.lanes:
         _match(fit, segment, expected, comparisons)
@@ -216,7 +216,7 @@ def _by_branches(segments: Sequence[Segment]) -> dict[tuple[int, ...], Segment]:
     return {tuple(branch.branch for branch in segment.branches): segment for segment in segments}
 
 
-def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment], comparisons: _Comparisons) -> bool:
+def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment], comparisons: _Comparisons) -> bool:
     """Note in `fit` the branches of a segment that are as expected, and tell whether there are any."""
     numbers = tuple(branch.branch for branch in observed.branches)
     pairs: list[tuple[tuple[int, ...], Term | None]] = [(numbers, None)]
@@ -238,7 +238,7 @@ def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment]
 
 
 def sublayers(
-    observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: list[Fit], final_norm: bool
+    observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: list[_Fit], final_norm: bool
 ) -> tuple[Sublayer, ...]:
     """Every sub-layer with the placement that fits the whole stream best and fits it too.
 
@@ -283,8 +283,8 @@ def sublayers(
 
 
 def _fits_but_for_scales(
-    observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: Sequence[Fit]
-) -> list[Fit]:
+    observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: Sequence[_Fit]
+) -> list[_Fit]:
     """The candidates that fit the stream when all factors of its branches are left out.
 
     Empty where every sub-layer already fits one of `found`. With a layer scale, x + 0.1 F(norm(x)) fits Pre-LN here.
@@ -294,7 +294,7 @@ def _fits_but_for_scales(
     return fits(replace(observed, segments=list(map(unscaled, observed.segments))), shape, blocks) if unnamed else []
 
 
-def ends_with_norm(observed: StreamFormula, found: Sequence[Fit]) -> bool:
+def ends_with_norm(observed: StreamFormula, found: Sequence[_Fit]) -> bool:
     """Whether a norm follows the last sum that is no part of the last block."""
     last = {branch.branch for branch in observed.last.branches}
     # Of a formula that nobody registered: a norm at its end that no other segment has.

@@ -21,7 +21,7 @@ _ONE = Factor(1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NormalForm:
+class _NormalForm:
     """A term in a form in which neither the order of a sum shows nor what a norm does not see.
 
     `structure` is a hash, equal for two forms of one kind of comparison that differ in their numbers alone.
@@ -29,13 +29,13 @@ class NormalForm:
 
     kind: str
     structure: int
-    parts: "tuple[NormalForm, ...]" = ()
+    parts: "tuple[_NormalForm, ...]" = ()
     factors: tuple[Factor, ...] = ()
     """Of a sum, one for each part."""
     with_branch: bool = False
 
 
-_FORMS: dict[bool, WeakKeyDictionary[Segment, dict[int, NormalForm | None]]] = {
+_FORMS: dict[bool, WeakKeyDictionary[Segment, dict[int, _NormalForm | None]]] = {
     True: WeakKeyDictionary(),
     False: WeakKeyDictionary(),
 }
@@ -61,7 +61,7 @@ class Matching:
         b = self.form(expected, only=None if only is None else expected.branches[0])
         return a is not None and b is not None and self.same(a, b)
 
-    def form(self, segment: Segment, *, only: Term | None = None) -> NormalForm | None:
+    def form(self, segment: Segment, *, only: Term | None = None) -> _NormalForm | None:
         """A segment's end over its start.
 
         only: of branches that run side by side the one that is looked at; the sums' others are left out.
@@ -76,7 +76,7 @@ class Matching:
             made[id(only)] = maker.form(segment.end)
         return made[id(only)]
 
-    def same(self, observed: NormalForm, expected: NormalForm) -> bool:
+    def same(self, observed: _NormalForm, expected: _NormalForm) -> bool:
         """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
         seen: set[tuple[int, int]] = set()
         todo = [(observed, expected)]
@@ -113,16 +113,16 @@ class _Maker:
     comparison: Matching
     segment: Segment
     only: Term | None
-    made: dict[int, NormalForm | None] = field(default_factory=dict)
+    made: dict[int, _NormalForm | None] = field(default_factory=dict)
 
-    def form(self, term: Term) -> NormalForm | None:
+    def form(self, term: Term) -> _NormalForm | None:
         if id(term) not in self.made:
             self.made[id(term)] = self._form(term)
         return self.made[id(term)]
 
-    def _form(self, term: Term) -> NormalForm | None:
+    def _form(self, term: Term) -> _NormalForm | None:
         if term is self.segment.start:
-            return NormalForm("x", hash("x"))
+            return _NormalForm("x", hash("x"))
         if term.kind == "sum" or term.kind == "scale":
             return self._sum(self._items(term))
         if term.kind == "branch" and self.only is not None and term is not self.only:
@@ -139,15 +139,15 @@ class _Maker:
         elif term.kind == "norm":
             name, parts = ("norm",), (self._relative(parts[0]),)
         structure = hash((name, *(part.structure for part in parts)))
-        return NormalForm(
+        return _NormalForm(
             str(name), structure, parts, with_branch=term.kind == "branch" or any(p.with_branch for p in parts)
         )
 
-    def _items(self, total: Term) -> list[tuple[Factor, NormalForm]]:
+    def _items(self, total: Term) -> list[tuple[Factor, _NormalForm]]:
         """The addends of a sum and of the sums in it, each with its factor; one that comes on several ways is one."""
         # Down from the sum: what is added on many ways has all of its factors before it is looked at.
         factors: dict[int, dict[tuple[Origin, bool], Factor]] = {id(total): _added({}, _ONE)}
-        found: list[tuple[Factor, NormalForm]] = []
+        found: list[tuple[Factor, _NormalForm]] = []
         for term in reversed(ordered(total, arguments=lambda term: tuple(inner for _, inner in self._addends(term)))):
             own, addends = factors[id(term)].values(), self._addends(term)
             for factor, inner in addends:
@@ -177,16 +177,16 @@ class _Maker:
                 return [(term.factor, inner)]
         return []
 
-    def _sum(self, items: list[tuple[Factor, NormalForm]]) -> NormalForm | None:
+    def _sum(self, items: list[tuple[Factor, _NormalForm]]) -> _NormalForm | None:
         if not items or (len(items) == 1 and items[0][0] == _ONE):
             return items[0][1] if items else None
         keys = [(part.structure, factor.origin.name, factor.vector) for factor, part in items]
         order = sorted(range(len(items)), key=lambda n: keys[n])
         factors, parts = (tuple(items[n][which] for n in order) for which in (0, 1))
         structure = hash(("sum", *(keys[n] for n in order)))
-        return NormalForm("sum", structure, parts, factors, any(part.with_branch for part in parts))  # type: ignore[arg-type, union-attr]
+        return _NormalForm("sum", structure, parts, factors, any(part.with_branch for part in parts))  # type: ignore[arg-type, union-attr]
 
-    def _relative(self, inner: NormalForm) -> NormalForm:
+    def _relative(self, inner: _NormalForm) -> _NormalForm:
         """A norm's sum divided by its branch's number: a norm does not see what multiplies all of its input."""
         if inner.kind != "sum" or any(factor.origin != Origin.CONSTANT for factor in inner.factors):
             return inner
@@ -243,7 +243,7 @@ def _applied(name: str, arguments: Sequence[tuple[float, Outline]]) -> Outline:
     )
 
 
-def _outlined(factor: Factor, form: NormalForm) -> tuple[float, Outline]:
+def _outlined(factor: Factor, form: _NormalForm) -> tuple[float, Outline]:
     """What a form is multiplied with, times a factor, and its outline."""
     arguments = list(map(_outlined, form.factors or (_ONE,) * len(form.parts), form.parts))
     if form.kind == "sum" and len(arguments) == 1:

@@ -17,13 +17,12 @@ from ..find.streams import Stream
 from ..identify.stacks import branches_of
 from ..record import AttentionMeasurements, Stack
 from ..trace.flow import rearranged
-from ..trace.forward import Inputs
+from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, Ref, TracedValue
-from .batches import padding_in
 from .parameters import size_of
-from .weights import matrix_gain
+from .recipe import matrix_gain
 
 # B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of a head
 

@@ -12,14 +12,12 @@ from ..find.streams import Stream
 from ..find.surroundings import unused_parameters
 from ..identify.stacks import as_stacks
 from ..record import ModelMeasurements, Stack, Sublayer, norm_over
-from ..trace.forward import Inputs, call_with
+from ..trace.forward import Inputs, call_with, tokens_in
 from ..trace.graph import Graph
 from .attention import with_attention
-from .batches import tokens_in
-from .ends import Ends
-from .gains import norm_gains
 from .gradients import Backward, backward, with_opening
-from .parameters import flat_gates
+from .norms import norm_gains
+from .parameters import Ends, flat_gates
 from .path import added_again, random_factors
 from .rewired import rewired_loss_nats
 from .streams import measured_stacks

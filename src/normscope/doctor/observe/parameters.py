@@ -1,6 +1,12 @@
-"""What parameters tell by themselves: those that are infinite or NaN, and gates where their curve is flat."""
+"""What parameters tell by themselves and where a pass reads them: weights that are infinite or NaN, gates where their
+curve is flat, tables that are looked up, and matrices that make the output.
+
+A table is an embedding: its rows are looked up by tokens or by places. What is added to its rows before anything else
+reads them may come of another table.
+"""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,9 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..record import FlatGate
+from ..record import FlatGate, OutputMatrix, Table
 from ..trace.forward import floating, is_finite
-from ..trace.operations import Origin, Trace, memory_of, names_by_memory
+from ..trace.graph import Graph
+from ..trace.operations import Origin, Ref, Trace, memory_of, names_by_memory
 
 
 def size_of(tensor: Tensor) -> float:
@@ -92,3 +99,133 @@ def read_as_zero(model: nn.Module, nonfinite: Sequence[NonfiniteWeight]) -> Iter
     finally:
         for weight, value in kept:
             weight.copy_(value)
+
+
+_LONGEST = 24
+"""Steps between the last product and the output, such as those of a cap on logits."""
+
+
+class Ends:
+    """Tables and output matrices of one recorded pass."""
+
+    def __init__(self, model: nn.Module, graph: Graph) -> None:
+        self._graph = graph
+        self._names = names_by_memory(model.named_parameters())
+        self._made_from: defaultdict[int, set[int]] = defaultdict(set)
+        """Of a value what is made from it, whether it depends on the model's input or not."""
+        for value in graph.values:
+            for number in value.inputs:
+                self._made_from[number].add(value.number)
+
+    def tables(self) -> tuple[Table, ...]:
+        """Every table that is looked up, and every trained tensor that is added to rows of one as it is."""
+        found = list(self._tables())
+        joined = {table.joined_at for table in found} - {-1}
+        return (*found, *(table for table in self._added() if table.joined_at in joined))
+
+    def _added(self) -> Iterator[Table]:
+        """Trained tensors of two dimensions or more that a sum takes as they are, such as learnt positions."""
+        for value in self._graph.values:
+            if value.op != "leaf" or value.origin != Origin.TRAINABLE or value.tensor.ndim < 2 or value.tensor.is_meta:
+                continue
+            joined, name = self._joined(value.number), self._name(value.number)
+            if joined >= 0 and name is not None:
+                size = size_of(value.tensor)
+                yield Table(
+                    name=name,
+                    size=size,
+                    width=value.shape[-1],
+                    factor=1.0,
+                    rows_size=size,
+                    by_place=True,
+                    joined_at=joined,
+                )
+
+    def _tables(self) -> Iterator[Table]:
+        values = self._graph.values
+        for value in values:
+            if value.op != "embedding" or value.call is None or value.tensor.is_meta:
+                continue
+            weight, places = value.call.args[:2]
+            name = self._name(weight.number) if isinstance(weight, Ref) else None
+            if name is None or not isinstance(places, Ref) or values[weight.number].origin != Origin.TRAINABLE:
+                continue
+            factor, end = self._scaled(value.number)
+            yield Table(
+                name=name,
+                size=size_of(values[weight.number].tensor),
+                width=value.shape[-1],
+                factor=factor,
+                rows_size=size_of(values[end].tensor),
+                by_place=_counts(values[places.number].tensor),
+                joined_at=self._joined(end),
+            )
+
+    def _scaled(self, number: int) -> tuple[float, int]:
+        """What a value is multiplied with before anything else is done with it, and the number of the product."""
+        factor = 1.0
+        while len(consumers := self._made_from[number]) == 1:
+            (after,) = consumers
+            value = self._graph.values[after]
+            by = [self._graph.values[n].tensor for n in value.inputs if n != number]
+            given = [a for a in value.call.args if isinstance(a, int | float)] if value.call else []
+            if value.tensor.numel() != self._graph.values[number].tensor.numel():
+                break
+            if value.op in ("mul", "div") and len(by) + len(given) == 1 and all(t.numel() == 1 for t in by):
+                size = float(by[0]) if by else float(given[0])
+                factor *= size if value.op == "mul" else 1 / size
+            elif value.op not in ("clone", "detach", "_to_copy", "alias", "view"):
+                break
+            number = after
+        return factor, number
+
+    def _joined(self, number: int) -> int:
+        """The last of the sums in a row that a value goes into alone; -1 where it goes into none."""
+        last = -1
+        while len(consumers := self._made_from[number]) == 1:
+            (after,) = consumers
+            op = self._graph.values[after].op
+            if op not in ("add", "view", "unsqueeze", "expand", "_to_copy", "clone", "slice"):
+                break
+            last, number = (after if op == "add" else last), after
+        return last
+
+    def output_matrices(self) -> tuple[OutputMatrix, ...]:
+        """The matrices that make the model's outputs, in the outputs' order, where a parameter is one."""
+        return tuple(found for result in self._graph.trace.results if (found := self._output_matrix(result)))
+
+    def _output_matrix(self, number: int) -> OutputMatrix | None:
+        for _ in range(_LONGEST):
+            value, before = self._graph.values[number], self._graph.predecessors[number]
+            if self._graph.is_weight_product(value):
+                break
+            if len(before) != 1:
+                return None
+            (number,) = before
+        else:
+            return None
+        given = [n for n in value.inputs if not self._graph.values[n].is_data]
+        matrix = next((n for n in given if self._graph.values[n].tensor.ndim == 2), None)
+        name = None if matrix is None else self._name(matrix)
+        if matrix is None or name is None or value.tensor.is_meta or not before:
+            return None
+        weight = self._graph.values[matrix].tensor
+        outputs = value.shape[-1]
+        return OutputMatrix(
+            name=name,
+            size=size_of(weight),
+            inputs=weight.numel() // outputs,
+            outputs=outputs,
+            reads_size=size_of(self._graph.values[before[0]].tensor),
+        )
+
+    def _name(self, number: int) -> str | None:
+        leaves = [leaf for leaf in self._graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE]
+        names = [self._names.get(memory_of(leaf.tensor)) for leaf in leaves]
+        return names[0] if len(names) == 1 else None
+
+
+def _counts(places: Tensor) -> bool:
+    """Whether rows are looked up one after another, as those of positions are."""
+    steps = places.detach().reshape(-1, places.shape[-1]).diff(dim=-1) if places.ndim else places
+    return steps.numel() > 0 and bool((steps == 1).all())

@@ -1,19 +1,27 @@
-"""A stream's formula with the numbers that theory reads it with, when what was recorded is gone."""
+"""What theory asks of a stack, for when what was recorded is gone: its formula, the moments of its source and, of each
+sub-layer, what its matrices make of a mean square, its activation and the norms inside."""
 
 # B = sequences, T = tokens of each, D = width
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
+from ...placement import SublayerKind
+from ...theory.kernels import Activation
 from ...theory.mixing import Products
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..find.terms import Term
 from ..identify.stacks import branches_of
-from ..recipe import StackRecipe
+from ..recipe import BranchWeights, StackRecipe
 from ..record import Stack
 from ..trace.graph import Graph
-from .weights import branch_weights
+from ..trace.mixtures import SOFTMAX
+from ..trace.norms import NormFunction
+from .sums import read_once
 
 
 def recipe_of(graph: Graph, number: int, streams: Sequence[Stream], stack: Stack) -> StackRecipe | None:
@@ -93,3 +101,166 @@ def _products(x_BTD: torch.Tensor, width: int) -> Products:
     total = float(x_BTD.sum(1).square().sum()) / (batch * width)
     two = (total - tokens * one) / (tokens * (tokens - 1))
     return Products(one, two, two)
+
+
+_CLOSE = 0.02
+"""Largest difference of an activation from the one it is taken for: GELU by way of tanh lies within 0.0005."""
+
+
+def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:
+    """None where F is none that theory has a map for."""
+    products = [n for n in branch.computed if graph.is_weight_product(graph.values[n])]
+    try:
+        if branch.kind in ("attention", "cross_attention"):
+            return _attention(graph, branch, branch.kind, products)
+        return _feed_forward(graph, branch, products) if branch.kind == "feed_forward" else None
+    except (ValueError, RuntimeError, IndexError):
+        # What is computed piece by piece, as by experts, cannot be computed again with other values.
+        return None
+
+
+def matrix_gain(graph: Graph, number: int) -> float:
+    """What a product with a matrix multiplies the mean square of its input with: ‖W‖² over the number of outputs."""
+    value = graph.values[number]
+    weight = next(t for n in value.inputs if not graph.values[n].is_data and (t := graph.values[n].tensor).ndim >= 2)
+    outputs = weight.shape[0] if value.op == "convolution" else _features(weight, value.shape[-1])
+    return float(torch.linalg.vector_norm(weight, dtype=torch.float64).square()) / outputs
+
+
+def _features(weight: Tensor, last: int) -> int:
+    return weight.numel() // weight.shape[-2] if weight.shape[-1] == last else weight.numel() // weight.shape[-1]
+
+
+def _attention(graph: Graph, branch: Branch, kind: SublayerKind, products: list[int]) -> BranchWeights | None:
+    softmaxes = [n for n in branch.computed if graph.values[n].op in SOFTMAX]
+    mixing = [n for n in branch.computed if graph.is_data_product(graph.values[n]) and _after(graph, n, softmaxes)]
+    if len(softmaxes) != 1 or len(mixing) != 1:
+        return None
+    ((softmax,), (mixed,)) = softmaxes, mixing
+    scores = [n for n in branch.computed if graph.is_data_product(graph.values[n]) and graph.depends(softmax, n)]
+    (values,) = [n for n in graph.predecessors[mixed] if not graph.depends(n, softmax)][:1] or [mixed]
+    of_scores = [n for n in products if graph.depends(softmax, n)]
+    of_values = [n for n in products if graph.depends(values, n)]
+    last = [n for n in products if graph.depends(n, mixed)]
+    if not (len(last) == len(of_values) == 1 and len(of_scores) in (1, 2) and len(scores) == 1):
+        return None
+    factors = graph.predecessors[scores[0]]
+    # Logits vary by this times what queries and keys do: 1 where they are divided by the root of a head's width.
+    sharpness = graph.values[factors[0]].shape[-1] * _scale_from(graph, softmax, scores[0]) ** 2
+    for factor in factors:
+        sharpness *= _scale_from(graph, factor, -1) ** 2
+    inside = _inside(graph, branch, {"score": ("query", "key"), "value": ("value",), "output": ("output",)})
+    if inside is None:
+        return None
+    gains = {
+        "query": matrix_gain(graph, of_scores[0]) * sharpness,
+        "key": matrix_gain(graph, of_scores[-1]),
+        "value": matrix_gain(graph, of_values[0]),
+        "output": matrix_gain(graph, last[0]),
+    }
+    if "query" in inside:
+        # A norm takes off what multiplied its input, but not what multiplies its output.
+        gains["query"] = gains["key"] = 1.0
+        inside["query"] = replace(inside["query"], gain=inside["query"].gain * sharpness**0.5)
+    keys = graph.values[softmax].shape[-1]
+    return BranchWeights(kind=kind, gains=gains, inside=inside, keys=keys)
+
+
+def _after(graph: Graph, number: int, softmaxes: list[int]) -> bool:
+    return any(graph.depends(number, n) for n in softmaxes)
+
+
+def _scale_from(graph: Graph, number: int, until: int) -> float:
+    """What multiplies a value on the way from `until`, masks aside; or since the last step that is more than that."""
+    found = 1.0
+    while number != until:
+        step, value = graph.step(number), graph.values[number]
+        by = [graph.values[n].tensor for n in value.inputs if not graph.values[n].is_data]
+        if step is not None and step.kind == "scale" and not step.factors[0].vector:
+            found *= step.factors[0].value
+        elif value.op in ("mul", "div") and len(by) == 1 and until >= 0:
+            # One number a head.
+            size = float(by[0].double().square().mean().sqrt())
+            found *= size if value.op == "mul" else 1 / size
+        elif until < 0 and (step is None or step.kind != "same"):
+            break
+        number = next(n for n in graph.predecessors[number] if until < 0 or graph.depends(n, until))
+    return found
+
+
+def _inside(graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]]) -> dict[str, NormFunction] | None:
+    """The norms within F by the places of a formula; None where there are others than theory knows."""
+    names = [place.name for place in branch.inside]
+    if any(names.count(name) != len(places.get(name, ())) for name in names):
+        return None
+    norms = [n for n in branch.computed if n in graph.norms]
+    if len(norms) != len(names) or len({graph.norms[n].kind for n in norms}) > 1 or _curves(graph, norms):
+        return None
+    return {place: graph.norms[norms[0]] for name in names for place in places[name]}
+
+
+def _curves(graph: Graph, norms: list[int]) -> bool:
+    return any(graph.norms[n].is_curve for n in norms)
+
+
+def _feed_forward(graph: Graph, branch: Branch, products: list[int]) -> BranchWeights | None:
+    *first, last = products if products else [branch.output]
+    if len(first) not in (1, 2) or any(graph.depends(b, a) for a in first for b in first if a < b):
+        return None
+    (hidden,) = graph.predecessors[last][:1] or [last]
+    norms = [n for n in branch.computed if n in graph.norms]
+    starts, end, inside = [_with_bias(graph, n) for n in first], hidden, {}
+    if len(norms) > 1 or (norms and len(first) > 1) or _curves(graph, norms):
+        return None
+    if norms:
+        early = graph.norms[norms[0]].source == starts[0]
+        inside = {"hidden" if early else "output": graph.norms[norms[0]]}
+        starts, end = (norms, end) if early else (starts, graph.norms[norms[0]].source)
+    activation = _activation(graph, starts, end)
+    if activation is None:
+        return None
+    into = matrix_gain(graph, first[0])
+    if len(first) == 2:
+        into = (into * matrix_gain(graph, first[1])) ** 0.5
+    return BranchWeights(
+        kind="feed_forward",
+        gains={"ffn_in": into, "ffn_out": matrix_gain(graph, last)},
+        inside=inside,
+        inner_width=graph.values[hidden].shape[-1],
+        activation=activation,
+    )
+
+
+def _with_bias(graph: Graph, number: int) -> int:
+    """A product, or the same after what is added to it alone."""
+    while read_once(graph, number):
+        following = graph.consumers[number][0]
+        step = graph.step(following)
+        if step is None or step.kind != "same":
+            break
+        number = following
+    return number
+
+
+def _activation(graph: Graph, starts: list[int], end: int) -> Activation | None:
+    """Known by its values, however it is computed."""
+    shape = graph.values[end].shape
+    z = torch.linspace(-3, 3, shape.numel()).reshape(shape)
+    u = torch.linspace(-1, 2, shape.numel()).flip(0).reshape(shape)
+    if len(starts) == 2:
+        orders: list[tuple[Tensor, ...]] = [(z, u), (u, z)]
+    elif graph.values[starts[0]].shape[-1] == 2 * shape[-1]:
+        orders = [(torch.cat([z, u], -1),), (torch.cat([u, z], -1),)]
+    else:
+        orders = [(z,)]
+    expected: dict[Activation, Tensor] = {"swiglu": functional.silu(z) * u, "geglu": functional.gelu(z) * u}
+    if len(orders) == 1:
+        expected = {"relu": functional.relu(z), "gelu": functional.gelu(z)}
+    like = [graph.values[n].tensor for n in starts]
+    for given in orders:
+        replaced = {n: part.reshape(t.shape).to(t) for n, part, t in zip(starts, given, like, strict=True)}
+        made = graph.trace.again(replaced, end).float().cpu()
+        for name, values in expected.items():
+            if bool((made - values).abs().max() < _CLOSE):
+                return name
+    return None

@@ -14,9 +14,8 @@ from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin, memory_of
 from .norms import norm_uses, over_features
-from .path import precision, skip_is_stopped
+from .path import ShutBranches, precision, skip_is_stopped
 from .recipe import recipe_of
-from .shut import ShutBranches
 from .sums import LIGHT, BranchSum, Sums, with_gain
 
 # n = streams, N = tokens, D = width

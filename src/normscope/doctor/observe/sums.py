@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ..find.branches import Branch
-from ..find.refined import bits
 from ..find.streams import Stream
-from ..trace.flow import rearranged
+from ..trace.flow import bits, rearranged
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED
 from ..trace.operations import Origin, Ref, mapped

@@ -9,7 +9,7 @@ from ..result import Advice, RatePlace, RateRange, WarmupAdvice
 from . import explanations
 
 
-class AdvicePart(StrEnum):
+class _AdvicePart(StrEnum):
     """What a line of the advice is about; the class of each in the style sheet."""
 
     BEST = "best"
@@ -19,18 +19,18 @@ class AdvicePart(StrEnum):
 
 
 _TERMS = {
-    AdvicePart.BEST: explanations.BEST,
-    AdvicePart.GOOD: explanations.GOOD,
-    AdvicePart.YOURS: explanations.YOURS,
-    AdvicePart.WARMUP: explanations.WARMUP,
+    _AdvicePart.BEST: explanations.BEST,
+    _AdvicePart.GOOD: explanations.GOOD,
+    _AdvicePart.YOURS: explanations.YOURS,
+    _AdvicePart.WARMUP: explanations.WARMUP,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceRow:
+class _AdviceRow:
     """One line of the advice, ready to be set."""
 
-    part: AdvicePart
+    part: _AdvicePart
     value: str
     meaning: str
 
@@ -103,28 +103,28 @@ def _is_doubtful(advice: Advice) -> bool:
     return advice.wanted_place == "above" or (advice.stuck_chance is not None and advice.stuck_chance >= _LIKELY)
 
 
-def advice_rows(advice: Advice, target: str = "TARGET") -> list[AdviceRow]:
+def advice_rows(advice: Advice, target: str = "TARGET") -> list[_AdviceRow]:
     """The best rate with its interval, the good ones, the user's own and the warm-up that it needs.
 
     target: what a command names the model.
     """
-    rows = [AdviceRow(part=AdvicePart.BEST, value=_best(advice), meaning=_why_best(advice))]
+    rows = [_AdviceRow(part=_AdvicePart.BEST, value=_best(advice), meaning=_why_best(advice))]
     good = good_rates(advice)
     if good is not None:
         rows.append(
-            AdviceRow(
-                part=AdvicePart.GOOD,
+            _AdviceRow(
+                part=_AdvicePart.GOOD,
                 value=range_words(good),
                 meaning=f"expected within {advice.regret_nats:g} nats per token of the best",
             )
         )
     if advice.wanted_rate is not None:
         value = learning_rate(advice.wanted_rate)
-        rows.append(AdviceRow(part=AdvicePart.YOURS, value=value, meaning="; ".join(_judged(advice))))
+        rows.append(_AdviceRow(part=_AdvicePart.YOURS, value=value, meaning="; ".join(_judged(advice))))
     if advice.warmup is not None:
         rows.append(_warmup(advice.warmup))
     elif advice.source == "first update":
-        rows.append(AdviceRow(part=AdvicePart.WARMUP, value="not tested", meaning=_probe(advice, target)))
+        rows.append(_AdviceRow(part=_AdvicePart.WARMUP, value="not tested", meaning=_probe(advice, target)))
     return rows
 
 
@@ -207,7 +207,7 @@ def _judged(advice: Advice) -> Iterator[str]:
         yield f"{probability(advice.stuck_chance)} chance of getting stuck{seen}"
 
 
-def _warmup(warmup: WarmupAdvice) -> AdviceRow:
+def _warmup(warmup: WarmupAdvice) -> _AdviceRow:
     lengths = sorted({training.warmup_updates for training in warmup.tried})
     tried = f"of {', '.join(f'{length:,}' for length in lengths)} updates" if lengths else "of none"
     if warmup.shortest_updates is None or warmup.named_updates is None:
@@ -216,7 +216,7 @@ def _warmup(warmup: WarmupAdvice) -> AdviceRow:
         value = counted(warmup.named_updates, "update")
         times = warmup.named_updates // warmup.shortest_updates
         meaning = f"{times} times the shortest {tried} that carried your rate in a short training"
-    return AdviceRow(part=AdvicePart.WARMUP, value=value, meaning=meaning)
+    return _AdviceRow(part=_AdvicePart.WARMUP, value=value, meaning=meaning)
 
 
 def _rescued(advice: Advice) -> bool:

@@ -8,7 +8,7 @@ from ..record import Stack, StackTheory, SublayerMeasurements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DepthColumn:
+class _DepthColumn:
     """A column of the table: a block, or a sub-layer where the stack has only one block."""
 
     label: str
@@ -27,7 +27,7 @@ class DepthRow:
     logarithmic: bool
 
 
-def places(stack: Stack) -> list[DepthColumn]:
+def places(stack: Stack) -> list[_DepthColumn]:
     """The blocks from the first one on: what stands before it is left out."""
     blocks: dict[int, list[int]] = {}
     for i, sublayer in enumerate(stack.sublayers):
@@ -35,8 +35,8 @@ def places(stack: Stack) -> list[DepthColumn]:
             blocks.setdefault(sublayer.block, []).append(i)
     if len(blocks) == 1:
         (members,) = blocks.values()
-        return [DepthColumn(label=f"sub-layer {n}", members=(i,)) for n, i in enumerate(members, 1)]
-    return [DepthColumn(label=f"block {block}", members=tuple(members)) for block, members in blocks.items()]
+        return [_DepthColumn(label=f"sub-layer {n}", members=(i,)) for n, i in enumerate(members, 1)]
+    return [_DepthColumn(label=f"block {block}", members=tuple(members)) for block, members in blocks.items()]
 
 
 def depth_rows(stack: Stack) -> list[DepthRow]:
@@ -66,7 +66,7 @@ def depth_rows(stack: Stack) -> list[DepthRow]:
 
 def _entering(
     stack: Stack,
-    where: Sequence[DepthColumn],
+    where: Sequence[_DepthColumn],
     name: str,
     logarithmic: bool,
     measured: Callable[[SublayerMeasurements], float | None],

@@ -75,7 +75,7 @@ class RuleText(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SublayerRow:
+class _SublayerRow:
     """Sub-layers that are the same thing, as a line of a table."""
 
     blocks: str
@@ -95,8 +95,8 @@ class _StackSection:
     title: str
     words: str
     ends: str
-    rows: tuple[SublayerRow, ...]
-    every: tuple[SublayerRow, ...]
+    rows: tuple[_SublayerRow, ...]
+    every: tuple[_SublayerRow, ...]
     """One row a sub-layer."""
     pictures: tuple[Picture, ...]
     assumptions: str
@@ -212,7 +212,7 @@ def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
     return words
 
 
-def _row(stack: Stack, group: Sequence[int]) -> SublayerRow:
+def _row(stack: Stack, group: Sequence[int]) -> _SublayerRow:
     members = [stack.sublayers[i] for i in group]
     first = members[0]
     notes = [f"also {', '.join(first.also)}"] if first.also and first.confidence == "sure" else []
@@ -222,7 +222,7 @@ def _row(stack: Stack, group: Sequence[int]) -> SublayerRow:
     skips, branches = [one.skip_scale for one in members], [one.branch_scale for one in members]
     for name, scales in (("x", skips), ("F(x)", branches)):
         notes += [] if set(scales) <= {1.0, None} else [f"{name} times {span_of(scales)}"]
-    return SublayerRow(
+    return _SublayerRow(
         blocks=block_span(found.block for found in members),
         kind=kind_name(first.kind),
         formula=_common([str(found.formula) for found in members], "; another in other blocks"),

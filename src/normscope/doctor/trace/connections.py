@@ -38,7 +38,7 @@ class Connection:
 
 
 @dataclass(slots=True)
-class Connections:
+class _Connections:
     """All that connects the streams of a recorded pass."""
 
     made: dict[int, Connection] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class Connections:
     """How many streams there are in each sum of streams and branch, and how wide they are."""
 
 
-def connections(flow: Flow, norms: Container[int]) -> Connections:
+def connections(flow: Flow, norms: Container[int]) -> _Connections:
     """What connects streams; empty for a model of one stream. norms: the numbers of the values that are norms."""
-    found, sources = Connections(), set[int]()
+    found, sources = _Connections(), set[int]()
     for value in flow.values:
         if value.op != "add" or not value.is_data or not value.tensor.is_floating_point():
             continue

@@ -1,6 +1,6 @@
 """What feeds what in a recorded forward pass: ancestors, dominators, and which products are with weights."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .operations import Ref, Trace, TracedValue
 
@@ -32,6 +32,14 @@ def dominators(predecessors: Sequence[Sequence[int]]) -> list[int]:
         found.append(meeting)
         depth.append(depth[meeting] + 1 if meeting >= 0 else 0)
     return found
+
+
+def bits(numbers: int) -> Iterator[int]:
+    """The numbers in a set of them as bits, the lowest first."""
+    while numbers:
+        lowest = numbers & -numbers
+        yield lowest.bit_length() - 1
+        numbers ^= lowest
 
 
 class Flow:

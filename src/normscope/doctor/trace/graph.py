@@ -7,14 +7,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .blends import blends
 from .connections import ConnectionKind, connections
 from .flow import REARRANGING, Flow
+from .lanes import token_weights
 from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
 from .operations import Origin, Ref, Trace, TracedValue
-from .stacked import stacked_sums
-from .token_weights import token_weights
+from .other_sums import blends, stacked_sums
 
 
 @dataclass(frozen=True, slots=True)

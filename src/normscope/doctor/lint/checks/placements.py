@@ -28,7 +28,7 @@ DEEPEST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NearMiss:
+class _NearMiss:
     """A placement whose formula a stack has, with other constants."""
 
     placement: type[Placement]
@@ -39,7 +39,7 @@ class NearMiss:
     """Of what the found constants would be right; "" where that is not known."""
 
 
-def near(patient: Patient, number: int) -> tuple[NearMiss, ...]:
+def near(patient: Patient, number: int) -> tuple[_NearMiss, ...]:
     """The placements that differ from a stack in the values of one constant alone.
 
     Empty where a registered placement has the stack's constants, or the stack has none.
@@ -59,7 +59,7 @@ def near(patient: Patient, number: int) -> tuple[NearMiss, ...]:
         ((structure, slot),) = _slots(observed)
         numbers, expected = (_at(some, structure, slot) for some in (observed, wanted))
         source = formula.source(shape, numbers, structure, slot)
-        found.append(NearMiss(placement=placement, found=tuple(numbers), wanted=tuple(expected), source=source))
+        found.append(_NearMiss(placement=placement, found=tuple(numbers), wanted=tuple(expected), source=source))
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ...observe.shut import IN_CODE
+from ...observe.path import IN_CODE
 from ...record import OutputMatrix
 from ...result import Severity
 from ..patient import (
