@@ -162,6 +162,13 @@ def _nul(suffix: str) -> Callable[[Path], Path]:
     return write
 
 
+def _name_of_bytes(folder: Path) -> Path:
+    table = pyarrow.table({"text": ["x"], "name": ["y"]})
+    with ipc.new_stream(folder / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    return _bytes("a.arrow", (folder / "a.arrow").read_bytes().replace(b"name", b"n\xffme"))(folder)
+
+
 def _long_word(name: str) -> Callable[[Path], Path]:
     text = "so " + "ab" * 50_000 + "c and"
     return _bytes(name, f"one\n{text}\n".encode() if name == "a.txt" else _rows("one", text))
@@ -204,6 +211,7 @@ def test_a_long_text_without_blanks_is_read_where_sentences_end(tmp_path: Path) 
         (parquet_file, "id", "the field 'id' holds int64, not text; name the field of the text"),
         (_bytes("a.parquet", b"PAR1 but not really PAR1"), "text", "no Parquet file, or a damaged one"),
         (_bytes("a.arrow", b"no arrow" * 9), "text", "no Arrow file, or a damaged one"),
+        (_name_of_bytes, "text", "no Arrow file, or a damaged one .*utf-8"),
         (_bomb, "text", f"row .*: more than {MOST_TIMES_UNPACKED} times as many bytes come out of this file"),
         (lambda folder: folder, "text", "no dataset saved by save_to_disk .no state.json in it"),
         (_dataset(_data_files=[{"filename": "../absent.arrow"}]), "text", "dataset/absent.arrow: no such file"),

@@ -238,7 +238,7 @@ def test_numbers_may_stand_on_either_side() -> None:
 
 @pytest.mark.parametrize(
     "formula",
-    [lambda x: x**2, lambda x: x / x, lambda x: 1 / x, lambda x: x * x, lambda x: x / 0],
+    [lambda x: x**2, lambda x: x / x, lambda x: 1 / x, lambda x: x * x],
 )
 def test_what_theory_does_not_follow_is_refused_in_words(formula: Callable[[Moments], Moments]) -> None:
     with pytest.raises(Unpredictable, match="this placement cannot be predicted"):

@@ -397,3 +397,17 @@ class TestRefusals:
         for stack in ("encoder", "decoder", "encoder-decoder"):
             with pytest.raises(Unpredictable, match=expected(name).refused_by_theory):
                 predict(name, ModelSetting(stack=stack))
+
+    @pytest.mark.parametrize(
+        "join",
+        [
+            lambda self, x, sublayer, norm: norm(math.inf + sublayer(x)),
+            lambda self, x, sublayer, norm: norm(math.inf * x + sublayer(x)),
+            lambda self, x, sublayer, norm: norm(0 * x + 0 * sublayer(x)),
+            lambda self, x, sublayer, norm: norm(x / 0 + sublayer(x)),
+        ],
+    )
+    def test_of_numbers_that_no_mean_square_has(self, registry, join):
+        register(type("Odd", (FeedForwardAlone,), {"name": "odd", "join": join}))
+        with pytest.raises(Unpredictable, match="infinite numbers or a stream of 0"):
+            predict("odd", ModelSetting(blocks=2))

@@ -217,7 +217,7 @@ class Moments:
 
     def __add__(self, other: "Moments | float") -> "Moments":
         if not isinstance(other, Moments):
-            return _shifted(self, float(other))
+            return _sum(self, single(self.atoms, self.atoms.one()) * float(other)) if other else self
         return _sum(self, other)
 
     __radd__ = __add__
@@ -247,17 +247,12 @@ class Moments:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: "float | Moments") -> "Moments":
-        if isinstance(divisor, Moments):
-            raise Unpredictable(_TOKENS_TWICE)
-        if divisor == 0:
-            raise Unpredictable("the formula divides by 0: this placement cannot be predicted")
-        return self * (1 / float(divisor))
+        return self * (1 / divisor)
 
-    def __rtruediv__(self, dividend: float) -> "Moments":
+    def __rtruediv__(self, other: object) -> "Moments":
         raise Unpredictable(_TOKENS_TWICE)
 
-    def __pow__(self, exponent: object) -> "Moments":
-        raise Unpredictable(_TOKENS_TWICE)
+    __pow__ = __rtruediv__
 
 
 def _sum(left: Moments, right: Moments) -> Moments:
@@ -360,11 +355,6 @@ class Summed(NamedTuple):
 def single(atoms: Atoms, index: int) -> Moments:
     """The value that is one part alone."""
     return Moments(atoms, 1.0, 1.0, None, index + 1, atoms.products(index), atoms.spreads[index])
-
-
-def _shifted(x: Moments, by: float) -> Moments:
-    """The value plus a number, the same in every feature of every token."""
-    return _sum(x, single(x.atoms, x.atoms.one()) * by) if by else x
 
 
 def without_mean(x: Moments) -> Moments:

@@ -7,7 +7,8 @@ many placements run on as many cores as there are.
 import multiprocessing
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -56,6 +57,16 @@ class StackPrediction:
     """What the first update moves, where it was asked for."""
 
 
+@contextmanager
+def _numbers_in_words() -> Iterator[None]:
+    try:
+        yield
+    except ArithmeticError as error:
+        said = f"infinite numbers or a stream of 0 in the formula ({error}): this placement cannot be predicted"
+        raise Unpredictable(said) from error
+
+
+@_numbers_in_words()
 def predict(
     placement: str, model: ModelSetting, *, scatter: bool = True, update: Update | None = None
 ) -> dict[str, StackPrediction]:
@@ -115,6 +126,8 @@ def _norm_of(model: ModelSetting, placement: Placement) -> Norm:
 
 def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPrediction:
     shown = _curves(stack.depths)
+    if np.isnan(shown.q).any():
+        raise OverflowError("its mean square has no value")
     return StackPrediction(
         q=shown.q,
         p=shown.p,

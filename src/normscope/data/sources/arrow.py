@@ -24,8 +24,7 @@ def parquet_texts(path: Path, field: str, position: Position | None = None) -> I
         # Pages are read as they are needed: a group of rows may be as long as the file.
         file = parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
         schema, rows = file.schema_arrow, max(file.metadata.num_rows, 1)
-    _check_field(path, schema, field, arrow)
-    with _refused_where_damaged(path, "Parquet"):
+        _check_field(path, schema, field, arrow)  # names of columns may be no UTF-8
         batches = file.iter_batches(_ROWS_AT_ONCE, columns=[field], use_threads=False)
     yield from _texts(path, batches, field, rows, position, "Parquet")
 
@@ -44,8 +43,8 @@ def arrow_texts(path: Path, field: str, position: Position | None = None) -> Ite
             schema = file.schema
         else:
             schema = reader.schema
-    _check_field(path, schema, field, arrow)
-    for number, text in _texts(path, reader, field, 0, None, "Arrow"):
+        _check_field(path, schema, field, arrow)
+    for number, text in _texts(path, iter(reader), field, 0, None, "Arrow"):
         if position is not None:
             position.file_bytes = source.tell()
         yield number, text
@@ -57,7 +56,6 @@ def _texts(
     """rows: in all, by which the position is told."""
     number = unpacked_bytes = 0
     file_bytes, most_bytes = path.stat().st_size, most_unpacked_bytes(path)
-    batches = iter(batches)
     while True:
         with _refused_where_damaged(path, kind):
             batch: Any = next(batches, None)
@@ -65,8 +63,7 @@ def _texts(
                 break
             # Offsets that a stranger wrote may point anywhere; only then does reading a value do so too.
             batch.validate(full=True)
-            column = _column(batch, field)
-            texts = column.to_pylist()
+            texts = _column(batch, field).to_pylist()
         for text in texts:
             number += 1
             unpacked_bytes += max(len(text or ""), 1)
