@@ -22,7 +22,7 @@ ABOUT = About(
     title="A small fixed rate in place of warm-up: the paper's Figure 6",
     question="Does Post-LN without warm-up learn at a small fixed rate, and is that as good as a large rate with "
     "warm-up?",
-    help="The paper's Figure 6: Post-LN without warm-up at a small fixed rate.",
+    help="The paper's Figure 6: does a small fixed rate do?",
 )
 _SOURCE = "Xiong et al. 2020, appendix H and figure 6"
 _OURS = "not in the paper, whose large rate without warm-up hardly has a rate"

@@ -109,8 +109,7 @@ def test_a_diverged_run_and_its_model_are_one_verdict(
     assert "rise from update 60" in said
     assert "a first update at 0.01 changes" in said
     assert "is post-ln: a norm on every sum" in said
-    # What is suggested can be typed.
-    assert "normscope doctor my_model.py:build --rate 0.01 --probe 200" in said
+    assert "--probe 200 tests it" in said
     assert "TARGET" not in said
     assert json.loads(Path("all.json").read_text())["history"]["verdict"]["do"] == first
     assert first in Path("page.html").read_text()

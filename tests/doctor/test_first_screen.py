@@ -80,6 +80,9 @@ def test_the_first_screen_says_what_to_do(name: str) -> None:
     Console(file=file, width=80).print(terminal_page(found, reasons()))
     lines = [line.rstrip() for line in file.getvalue().splitlines()]
     assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
+    flowing = " ".join(" ".join(lines).split())
+    assert all(flowing.count(" ".join(one.fix.split())) == 1 for one in found.findings[:1])
     first = next(at for at, line in enumerate(lines, 1) if line.startswith("details "))
     assert first <= 24
     word = lines[0].partition(" ")[0]

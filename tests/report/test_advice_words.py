@@ -42,9 +42,9 @@ def test_what_is_unknown_is_called_so_with_the_distance():
     assert rows.keys() == {"best learning rate", "your learning rate", "warm-up"}
     assert rows["warm-up"] == (
         "not tested",
-        "normscope doctor TARGET --rate 3e-4 --probe 200 tests it, and finds the best rate",
+        "--probe 200 tests it, and finds the best rate",
     )
-    assert rows_of(advice(wanted=None))["warm-up"][1] == "normscope doctor TARGET --probe 200 tests it"
+    assert rows_of(advice(wanted=None))["warm-up"][1] == "--probe 200 tests it"
     assert rows["best learning rate"] == (
         "unknown",
         "The tokens' outputs spread six times as far as those of any model that the rule was fitted to. "

@@ -7,5 +7,5 @@ ABOUT = About(
     question="How far does a first update of SGD, Adam or Muon, or a random one, move the output of a stack under each "
     "placement; what of it is each sub-layer's own change, and what is amplified; and does it grow with the depth as "
     "papers say?",
-    help="The change of the output by updates of four kinds at four depths, eight placements, beside papers' orders.",
+    help="How does the effect of an update grow with the depth?",
 )

@@ -7,5 +7,5 @@ ABOUT = About(
     question="How far does the first update of SGD, Adam or Muon move every sub-layer and the output of a stack, how "
     "much of it do later sub-layers add, and does the formula of a placement alone predict it? And how does the change "
     "grow with depth?",
-    help="The change that the first update of an optimiser makes, over depth: predicted and measured.",
+    help="Is the first update's effect predicted over depth?",
 )

@@ -7,5 +7,5 @@ ABOUT = About(
     question="How well does the change of the output by the first update, predicted from the formula or measured, "
     "foretell whether a training is stuck, the largest rate that trains, and the loss at its end? And does the "
     "doctor's advice hold on trainings that it was not fitted to?",
-    help="Whether the change by an update foretells a training, and the advice on trainings it was not fitted to.",
+    help="Does that effect foretell how a training goes?",
 )

@@ -6,5 +6,5 @@ ABOUT = About(
     title="Which placements keep gradients well-conditioned throughout training?",
     question="Over whole trainings: how far do gradient and update norms differ between blocks, and how far from an "
     "isometry are the blocks? Which placements stay as the theory says they start, and do these end as low as Post-LN?",
-    help="Gradients, updates and Jacobians of every block over whole trainings, beside the last loss.",
+    help="Which placements keep gradients well-conditioned?",
 )

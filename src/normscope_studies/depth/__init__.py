@@ -11,7 +11,7 @@ ABOUT = About(
     title="The hidden state over depth at initialisation",
     question="How large is the hidden state after every block, a thousand blocks deep, before any training: what "
     "grows, what stays, what falls?",
-    help="The size of the hidden state after every block at initialisation: what grows, what stays, what falls.",
+    help="How large is the hidden state, 1,000 blocks deep?",
     options=(
         Option(name="blocks", kind=int, help="Depth of the encoder.", sets=lambda blocks: {"blocks": blocks}),
         Option(

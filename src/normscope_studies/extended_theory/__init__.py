@@ -6,5 +6,5 @@ ABOUT = About(
     title="Appendix F: the gradients of the lower layers",
     question="Does the gradient of Post-LN's lower layers fall exponentially, is Pre-LN's the same in every layer, and "
     "are all of Pre-LN's parameters normalised by √L?",
-    help="Gradients of the lower layers: the paper's appendix F, the prediction, the measurement.",
+    help="Do lower layers' gradients fall as appendix F says?",
 )

@@ -6,5 +6,5 @@ ABOUT = About(
     title="All model types of transformers, small and untrained",
     question="Of the model types that the installed transformers has, how many does the doctor diagnose at a small "
     "size, how many of these does it name, and does it find errors in models that are as their authors meant them?",
-    help="every model type of the installed transformers at a small size: diagnosed, named, with an error?",
+    help="Which models of transformers does the doctor name?",
 )

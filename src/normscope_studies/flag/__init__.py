@@ -6,5 +6,5 @@ ABOUT = About(
     title="Checkpoints under the wrong placement flag",
     question="A model trained as Post-LN and loaded as Pre-LN, or the other way round, has tensors of the same names "
     "and shapes. Does the doctor find it from the weights, and is it silent about those under their own flag?",
-    help="small models trained as Pre-LN and as Post-LN, loaded as either: what the doctor says of their weights",
+    help="Is a checkpoint under the wrong placement noticed?",
 )

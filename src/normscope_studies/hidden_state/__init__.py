@@ -6,5 +6,5 @@ ABOUT = About(
     title="The hidden state over depth, predicted and measured",
     question="How large is the hidden state after each block at initialisation, and do the formulas alone predict it? "
     "For every placement; for eight of them the gradients too.",
-    help="The size of the hidden state over depth for every placement: predicted and measured.",
+    help="Do formulas predict the hidden state over depth?",
 )

@@ -6,5 +6,5 @@ ABOUT = About(
     title="Placement, optimiser and warm-up, each at its own best rate",
     question="Which placement needs a learning-rate warm-up under which optimiser, when each has the rate that suits "
     "it best: in a Llama-like language model, under AdamW, Muon, Lion and SGD with momentum?",
-    help="Twelve placements under four optimisers, with warm-up and without, each at its own best of seven rates.",
+    help="Which placements need warm-up, by optimiser?",
 )

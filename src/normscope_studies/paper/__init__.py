@@ -6,5 +6,5 @@ ABOUT = About(
     title="The paper's claims, one by one",
     question="What does Xiong et al. 2020 claim, where, and with which value; and what came of each claim when a "
     "study measured it?",
-    help="every claim of the paper on one page: the published value, ours, and the verdict of the study behind it",
+    help="What came of every claim of the paper?",
 )

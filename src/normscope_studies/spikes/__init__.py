@@ -6,5 +6,5 @@ ABOUT = About(
     title="Spikes made on purpose",
     question="Does the doctor find a spike or a plateau in a training's log, date it within five updates, and name the "
     "sub-layer and the cause; and is it silent about healthy trainings?",
-    help="trainings broken on purpose in six ways, and healthy ones: what the doctor says of their logs",
+    help="Does the doctor find spikes made on purpose?",
 )

@@ -6,5 +6,5 @@ ABOUT = About(
     title="The residual streams of 2024 to 2026, trained side by side",
     question="At equal parameters and updates, and each at its own best rate: which of the newer residual streams ends "
     "lower than Pre-LN, does it need a warm-up, and how much are its last blocks worth?",
-    help="Newer residual streams (several streams, gates, depth scales) beside older ones, each at its best rate.",
+    help="Which of the newer residual streams ends lowest?",
 )

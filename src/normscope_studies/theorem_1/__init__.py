@@ -6,5 +6,5 @@ ABOUT = About(
     title="Theorem 1: the gradient of the last layer",
     question="How large is the gradient of the last W₂ before the first update, how does it change with depth and "
     "width, and how near do the paper's bound and the corrected one come to it?",
-    help="The last W2's gradient over depth and width: the paper's bound, the corrected order, measured.",
+    help="How large is the gradient of the last layer's W2?",
 )

@@ -6,5 +6,5 @@ ABOUT = About(
     title="Does a tuned learning rate carry over to wider and deeper models?",
     question="Under which placement do the first updates change a model as much whatever its width and depth, and does "
     "the best learning rate stay where it is?",
-    help="Coordinate checks and best rates over width and depth, for seven placements, with warm-up and without.",
+    help="Does the best rate carry over to other sizes?",
 )

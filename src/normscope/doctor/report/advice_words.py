@@ -103,11 +103,8 @@ def _is_doubtful(advice: Advice) -> bool:
     return advice.wanted_place == "above" or (advice.stuck_chance is not None and advice.stuck_chance >= _LIKELY)
 
 
-def advice_rows(advice: Advice, target: str = "TARGET") -> list[_AdviceRow]:
-    """The best rate with its interval, the good ones, the user's own and the warm-up that it needs.
-
-    target: what a command names the model.
-    """
+def advice_rows(advice: Advice) -> list[_AdviceRow]:
+    """The best rate with its interval, the good ones, the user's own and the warm-up that it needs."""
     rows = [_AdviceRow(part=_AdvicePart.BEST, value=_best(advice), meaning=_why_best(advice))]
     good = good_rates(advice)
     if good is not None:
@@ -124,14 +121,11 @@ def advice_rows(advice: Advice, target: str = "TARGET") -> list[_AdviceRow]:
     if advice.warmup is not None:
         rows.append(_warmup(advice.warmup))
     elif advice.source == "first update":
-        rows.append(_AdviceRow(part=_AdvicePart.WARMUP, value="not tested", meaning=_probe(advice, target)))
+        found = "tests it" if advice.best_rate is not None else "tests it, and finds the best rate"
+        rows.append(
+            _AdviceRow(part=_AdvicePart.WARMUP, value="not tested", meaning=f"--probe {_PROBE_UPDATES} {found}")
+        )
     return rows
-
-
-def _probe(advice: Advice, target: str) -> str:
-    """The command that tries a warm-up for the wanted rate and, as short trainings do for any model, finds the best."""
-    found = "tests it" if advice.best_rate is not None else "tests it, and finds the best rate"
-    return f"{_command(advice, target)} {found}"
 
 
 def _command(advice: Advice, target: str) -> str:

@@ -49,7 +49,7 @@ def _pieces(found: Record) -> Iterator[str]:
     yield notebook.paragraph(" · ".join([*facts, *(["trained weights"] if found.trained else [])]))
     if found.advice is not None:
         yield notebook.heading(f"learning rate with {found.advice.optimizer}, {source_words(found.advice)}")
-        rows = [(row.term.name, row.value, row.meaning) for row in advice_rows(found.advice, found.asked)]
+        rows = [(row.term.name, row.value, row.meaning) for row in advice_rows(found.advice)]
         yield notebook.table(("", "", "what it means"), rows)
         yield from (notebook.paragraph(f"note: {note}") for note in found.advice.notes)
     if found.findings:

@@ -212,7 +212,7 @@ def advised(diagnosis: Record) -> dict[str, Any]:
     if advice is None:
         return {}
     return {
-        "advised": advice_rows(advice, diagnosis.asked),
+        "advised": advice_rows(advice),
         "advice_source": source_words(advice),
         "advice_facts": advice_facts(advice),
         "advice_terms": ADVICE_TERMS,

@@ -101,12 +101,12 @@ def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> 
 
 
 _LINES, _MOST_EXCEPTIONS, _INDENT = 42, 3, 2
-_FINDING_LINES, _FIRST_LINES = 4, 2
 _FIRST_SCREEN = 22
 """Lines up to the details, of a terminal of 24 with its prompt; a second finding that does not fit waits below."""
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 _HEALTHY_STYLE = "bold green"
 _SEVERITY_WIDTH = max(map(len, Severity))
+_WHY = "  why"
 _ASCII: dict[str, str | int | None] = {
     "‖": "|", "²": "^2", "ε": "eps", "–": "-", "—": "-", "·": "|", "←": "<-", "→": "->", "√": "sqrt", "×": "x",
     "…": "...", "≤": "<=", "≥": ">=", "≈": "~", "η": "eta", "α": "alpha", "β": "beta", "γ": "gamma", "’": "'",
@@ -144,18 +144,23 @@ class _Layout:
     def parts(self) -> Iterator[RenderableType]:
         above = [self._head(), *self._advice()]
         leading = leading_findings(self.d)
+        later: list[RenderableType] = []  # reasons that the first screen has no room for
         for number, finding in enumerate(leading):
-            parts = [*([] if number else [Text("")]), self._finding(finding)]
-            if number and sum(map(self._lines, [*above, *parts])) > _FIRST_SCREEN:
-                leading = leading[:number]
-                break
-            above += parts
+            rows = self._rows(finding, said=not number and not self.first)
+            gap = [] if number else [Text("")]
+            if self._lines(Group(*above, *gap, self._grid(rows))) > _FIRST_SCREEN:
+                if number:
+                    leading = leading[:number]
+                    break
+                if rows[-1][0] == _WHY:
+                    later = [self._grid([(_WHY, Text.assemble((finding.id, "bold"), ": ", rows.pop()[1]))])]
+            above += [*gap, self._grid(rows)]
         above += [Text(""), self._details()]
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
         below = [*self._rules()]
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))
         yield from above
-        yield from self._further(leading, _LINES - taken)
+        yield from self._further(later, len(leading), _LINES - taken)
         yield from below
 
     def _lines(self, part: RenderableType) -> int:
@@ -171,7 +176,7 @@ class _Layout:
         worst = headline_severity(self.d)
         style = _HEALTHY_STYLE if worst is None and not self.first else _STYLES[worst or Severity.INFO]
         (verdict, rate), what = headline(self.d, diverged=bool(self.first)), summary(self.d)
-        lines = [] if self.first else [self._cut(self._say(first_step(self.d), style), _FIRST_LINES, self.width)]
+        lines = [] if self.first else [self._say(first_step(self.d), style)]
         lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
         return Group(*lines, *([self._say(what)] if rate else []))
 
@@ -186,9 +191,7 @@ class _Layout:
         yield Text.assemble(head, self._say(" · ".join(stack_words(stack))))
         exceptions = list(_exceptions(stack))
         for words in exceptions[:_MOST_EXCEPTIONS]:
-            line = self._say(f"  {words}", "yellow")
-            line.truncate(self.width, overflow="crop" if self.ascii else "ellipsis")
-            yield line
+            yield Padding(self._say(words, "yellow"), (0, 0, 0, _INDENT))
         if len(exceptions) > _MOST_EXCEPTIONS:
             more = counted(len(exceptions) - _MOST_EXCEPTIONS, "more kind")
             yield self._say(f"  and {more} of sub-layers", "dim")
@@ -202,65 +205,36 @@ class _Layout:
             table = depth_table(stack, self.width - _INDENT, self._say, self.console, self.options)
             yield Padding(table, (0, 0, 0, _INDENT))
 
-    def _further(self, leading: Sequence[Finding], room: int) -> Iterator[RenderableType]:
-        """What the first screen cut, whole, and then the findings that are not on it."""
-        findings = self.d.findings[len(leading) :]
-        parts = [self._finding(one, whole=True) for one in leading if self._is_cut(one)]
-        whole = len(parts)
-        parts += map(self._finding, findings)
+    def _further(self, later: Sequence[RenderableType], shown: int, room: int) -> Iterator[RenderableType]:
+        """What the first screen had no room for, then the findings behind the `shown` that are on it."""
+        findings = self.d.findings[shown:]
+        parts = [*later, *(self._grid(self._rows(one)) for one in findings)]
         if parts:
             yield Text("")
             room -= 2  # this gap, and the line that counts the rest
         for number, part in enumerate(parts):
             room -= self._lines(part)
-            if room >= 0 or not (number or leading):
+            if room >= 0 or number < len(later) or not (number or shown):
                 yield part
-            elif number >= whole:
-                left = tally(findings[number - whole :])
+            else:
+                left = tally(findings[number - len(later) :])
                 yield self._say(f"and {left} more, which --html and --json show", "dim")
                 return
 
-    def _finding(self, finding: Finding, *, whole: bool = False) -> RenderableType:
-        """What was seen, where, why it matters and what to change; in four lines, or whole."""
-        severity = finding.severity
+    def _grid(self, rows: Sequence[tuple[str, Text]]) -> Table:
         table = Table.grid(padding=(0, 1))
         table.add_column(width=_SEVERITY_WIDTH, no_wrap=True)
         table.add_column(ratio=1)
-        rows = self._rows(finding)
-        spare = _FINDING_LINES - len(rows)
         for name, text in rows:
-            needed = len(text.wrap(self.console, self._room))
-            lines = needed if whole else min(needed, 1 + spare)
-            spare -= max(0, lines - 1)
-            table.add_row(self._say(name, _STYLES[severity] if name == severity else "dim"), self._cut(text, lines))
+            table.add_row(self._say(name, _STYLES[Severity(name)] if name in list(Severity) else "dim"), text)
         return table
 
-    def _rows(self, finding: Finding) -> list[tuple[str, Text]]:
+    def _rows(self, finding: Finding, *, said: bool = False) -> list[tuple[str, Text]]:
+        """What was seen, where, what to change and why it matters; said: what to do stands above already."""
         seen = Text.assemble(self._say(finding.id, "bold"), self._say(f": {finding.message}"))
-        why = self.why.get(finding.id, "")
-        rows = [("  where", finding.where, "dim"), ("  why", why, "dim"), ("  fix", finding.fix, "green")]
+        fix = "" if said else finding.fix
+        rows = [("  where", finding.where, "dim"), ("  fix", fix, "green"), (_WHY, self.why.get(finding.id, ""), "dim")]
         return [(finding.severity, seen), *((name, self._say(words, style)) for name, words, style in rows if words)]
-
-    def _is_cut(self, finding: Finding) -> bool:
-        return self._lines(self._finding(finding, whole=True)) > self._lines(self._finding(finding))
-
-    @property
-    def _room(self) -> int:
-        """Columns beside the severity."""
-        return max(10, self.width - _SEVERITY_WIDTH - 1)
-
-    def _cut(self, text: Text, lines: int, width: int = 0) -> Text:
-        """The text in at most so many lines, the last with an ellipsis where words are left out."""
-        width = width or self._room
-        wrapped = text.wrap(self.console, width)
-        if len(wrapped) <= lines:
-            return text
-        kept = Text("\n").join(wrapped[:lines])
-        kept.rstrip()
-        more = "..." if self.ascii else "…"
-        if (over := len(wrapped[lines - 1].plain.rstrip()) + len(more) - width) > 0:
-            kept.right_crop(over)
-        return kept.append(more)
 
     def _advice(self) -> Iterator[RenderableType]:
         advice = self.d.advice
@@ -272,7 +246,7 @@ class _Layout:
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, justify="right", style="bold")
         table.add_column(ratio=1)
-        for row in advice_rows(advice, self.d.asked):
+        for row in advice_rows(advice):
             table.add_row(*map(self._say, (row.term.name, row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
         for note in advice.notes:
