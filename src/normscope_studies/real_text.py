@@ -35,7 +35,7 @@ from .theory.batches import setting_of
 ABOUT = About(
     title="Real text: predicted and measured, every layer",
     question="Do the formulas predict the hidden states and the gradients of the paper's own models on real text?",
-    help="Do formulas predict the paper's models on real text?",
+    help="Do formulas predict models that read real text?",
 )
 QUANTITIES = {"q": "E‖x_l‖² / d of the hidden state", "ffn_out": "gradient norm of W2, by layer"}
 """What is compared."""

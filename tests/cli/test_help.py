@@ -105,6 +105,14 @@ def test_every_verb_stands_in_one_group_in_the_order_of_the_list(
     assert [title for title in VERBS if f"\n{title}:\n" in text] == list(VERBS)
 
 
+def test_studies_are_listed_by_their_questions_a_line_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = help_of(("study",), monkeypatch, capsys).partition("Verbs:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == sorted(command_of(("study",)).commands)
+    assert [line for line in listed if not line.endswith("?")] == []
+
+
 DOCTOR = [
     (["--rate", "-1"], "--rate must be positive and finite, got -1"),
     (["--fail-on", "warn"], "--fail-on warn: choose one of info, warning, error"),

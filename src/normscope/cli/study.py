@@ -22,7 +22,7 @@ _Out = Annotated[Path | None, typer.Option(help="Folder of the study.  [default:
 
 study_app = typer.Typer(
     cls=WholeLines,
-    help="Studies: one measurement each, with a page and its data.\n\n"
+    help="Studies: a question each, answered by a measurement with a page and its data.\n\n"
     "For example:\n\n\b\n  normscope study lemmas --scale smoke",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -90,7 +90,8 @@ def _studies() -> dict[str, Any]:
 for _name, _listed in _studies().items():
     study_app.command(
         _name,
-        help=f"{_listed.about.help}\n\nWhat the folder holds already is not measured again.\n\n"
+        help=f"{_listed.about.help}\n\n{_listed.about.question}\n\n"
+        "What the folder holds already is not measured again.\n\n"
         f"For example:\n\n\b\n  normscope study {_name} --scale smoke",
     )(_verb(_name, _listed))
 

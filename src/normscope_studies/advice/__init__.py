@@ -6,5 +6,5 @@ ABOUT = About(
     title="Advice: which learning rate is best?",
     question="Do a model's first update, and short trainings of it, predict the constant learning rate that trains it "
     "best, and how long a warm-up must be to carry a higher one?",
-    help="Which learning rate is best, and is our advice right?",
+    help="How often is our advice on learning rates right?",
 )

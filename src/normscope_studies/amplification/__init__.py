@@ -7,5 +7,5 @@ ABOUT = About(
     question="How far does a first update of SGD, Adam or Muon, or a random one, move the output of a stack under each "
     "placement; what of it is each sub-layer's own change, and what is amplified; and does it grow with the depth as "
     "papers say?",
-    help="How does the effect of an update grow with the depth?",
+    help="How does an update's effect grow with the depth?",
 )

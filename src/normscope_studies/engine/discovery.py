@@ -35,7 +35,7 @@ class About:
     question: str
     """One or two sentences."""
     help: str
-    """One line for the list of studies."""
+    """For the list of studies: the question in at most 51 characters, a line of 80 columns."""
     options: Sequence[Option] = ()
     """Beside --scale and --set, which every study has."""
 

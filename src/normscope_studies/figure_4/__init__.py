@@ -6,5 +6,5 @@ ABOUT = About(
     title="Pre-LN without warm-up beside Post-LN with it: the paper's Figure 4",
     question="Is Pre-LN without warm-up as good as Post-LN with it, does it learn faster at the same rate, and does "
     "the placement matter more than the choice of Adam or RAdam?",
-    help="The paper's Figure 4: does Pre-LN do without warm-up?",
+    help="The paper's Figure 4: can Pre-LN skip warm-up?",
 )
