@@ -12,8 +12,11 @@ from torch import Tensor, nn
 
 import normscope.model  # noqa: F401  registers attention over depth and unit vectors for tensors
 from normscope.placement.operations import mix, unit
+from normscope.theory.lanes import Lane
 from normscope.theory.moments import Atoms, Moments, Unpredictable, single, without_mean
 from normscope.theory.operations import InitialNumber, MomentNorms
+from normscope.theory.places import causal
+from normscope.theory.predict import ModelSetting, predict
 
 TOKENS, PARTS = 3, 5
 WIDTH = 24
@@ -116,7 +119,7 @@ class TestOperations:
         atoms = Atoms(WIDTH)
         values = [single(atoms, atoms.add(1.0 + i, 0.5 * i)) for i in range(200)]
         assert list(atoms.q) == [1.0 + i for i in range(200)]
-        assert list(atoms.p) == [0.5 * i for i in range(200)]
+        assert [atoms.products(i).two for i in range(200)] == [0.5 * i for i in range(200)]
         for total in (values[0] + values[199], values[199] + values[0]):
             assert (total.q, total.p) == (1 + 200, 0.5 * 199)
         assert (values[0] - values[199]).coefficients[199] == -1
@@ -141,6 +144,47 @@ class TestOperations:
         assert list(one.coefficients) == [1, 2, 1]
         assert list(other.coefficients) == [3, 6, 1]
         assert (other - one).q == pytest.approx(4 * base.q, rel=1e-12)
+
+    def test_streams_that_stay_alike_share_their_coefficients(self):
+        """What one stream has appended the others find, and so a stack of such streams costs what one stream costs."""
+        atoms = Atoms(WIDTH)
+        x, b, c = (single(atoms, atoms.add(1.0 + i, 0.1)) for i in range(3))
+        x = x + 2 * b
+        one, other, another = x + c, (0.25 * x + 0.75 * x) + c, x + 2 * c
+        assert one.lane is other.lane is x.lane
+        assert another.lane is not one.lane
+        assert list(other.coefficients) == [1, 2, 1]
+        assert list(another.coefficients) == [1, 2, 2]
+        assert ((0.25 * x - 0.75 * x).q, (x - x).q) == (pytest.approx(0.25 * x.q, rel=1e-12), 0)
+
+    @pytest.mark.parametrize("name", ["mhc", "hyper-connections", "attn-res", "denseformer"])
+    @pytest.mark.parametrize("kind", ["encoder", "decoder"])
+    def test_what_is_copied_does_not_grow_with_the_square_of_the_depth(self, name, kind, monkeypatch):
+        copied = []
+        made = Lane.__init__
+        monkeypatch.setattr(
+            Lane, "__init__", lambda lane, *parts: (copied.append(len(parts[0])), made(lane, *parts))[1]
+        )
+        predict(name, ModelSetting(stack=kind, blocks=24, width=32, ffn_width=32, tokens=3))
+        assert sum(copied) < 4 * 2 * 24
+
+    def test_of_places_beside_explicit_sums(self):
+        generator = np.random.default_rng(0)
+        places, atoms = causal(4), Atoms(WIDTH, places=causal(4))
+        grams = [part @ part.T for part in generator.normal(size=(20, 4, 4))]
+        for gram in grams:
+            atoms.add(np.diag(gram), gram, gram / 3)
+        for shape in ((20,), (20, 4)):
+            by_place = np.broadcast_to((coefficients := generator.normal(size=shape)).T, (4, 20)).T
+            value = Moments.of(atoms, coefficients)
+            expected = sum(np.outer(c, c) * gram for c, gram in zip(by_place, grams, strict=True))
+            np.testing.assert_allclose(value.p, expected, rtol=1e-12)
+            np.testing.assert_allclose(value.q, np.diag(expected), rtol=1e-12)
+            np.testing.assert_allclose(value.apart, expected / 3, rtol=1e-12)
+            assert value.coefficients.shape == (20, places.count)
+            halved = value.times(np.array([1.0, 0.5, 2.0, 1.0]), 1.0, normed=False)
+            total = halved + single(atoms, 3)
+            np.testing.assert_allclose(total.q, Moments.of(atoms, total.coefficients).q, rtol=1e-12)
 
 
 class TestSpread:

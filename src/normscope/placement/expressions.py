@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from .operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit, weighed_sum
 from .symbol import Symbol, number
@@ -111,6 +112,12 @@ def _tanh_of_constant(x: float) -> float:
 def _sinkhorn_of_constants(
     first: float, logits: tuple[float, ...], rounds: int, epsilon: float
 ) -> tuple[tuple[float, ...], ...]:
+    return _stochastic(tuple(map(float, logits)), rounds, epsilon)
+
+
+@lru_cache(maxsize=16)
+def _stochastic(logits: tuple[float, ...], rounds: int, epsilon: float) -> tuple[tuple[float, ...], ...]:
+    # Every sub-layer of a stack starts from the same.
     size = math.isqrt(len(logits))
     rows = [[math.exp(logit) for logit in logits[row * size : (row + 1) * size]] for row in range(size)]
     rows = [[entry / math.fsum(row) + epsilon for entry in row] for row in rows]

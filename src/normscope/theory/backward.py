@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .kernels import normal_nodes
+from .lanes import Lane, first_of
 from .mixing import NOTHING, Entry, Products, make, root, squared
-from .moments import Atoms, Lane, Moments, Remainder, Use, single, stacked
+from .moments import Atoms, Moments, Remainder, Use, single
 from .operations import CENTRING, norms_of
 from .places import Places
 from .settings import ModelSetting, of_setting
@@ -160,12 +161,12 @@ class _Flow:
 
     def _close(self, lane: Lane) -> None:
         """All that is left of the lane are the coefficients it was made with."""
-        back = stacked(lane.back, lane.start)
-        by_place = back.ndim == 2
-        pairs = back[:, :, None] * back[:, None, :] if by_place else back**2
-        for total, part, squares in zip(self._spread, self._open.pop(lane), (back**2, pairs, pairs), strict=True):
-            below = total[: lane.start] if by_place else np.frombuffer(total)[: lane.start]
-            below += part * squares
+        back = first_of(lane.back, lane.start)
+        squares = back * back
+        pairs = back[:, :, None] * back[:, None, :] if back.ndim == 2 else squares
+        for total, part, factor in zip(self._spread, self._open.pop(lane), (squares, pairs, pairs), strict=True):
+            below = total[: lane.start] if isinstance(total, np.ndarray) else np.frombuffer(total)[: lane.start]
+            below += part * factor.reshape(*factor.shape, *(1,) * (below.ndim - factor.ndim))
 
 
 def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .lanes import Grown, Lane, first_of
 from .mixing import Entry, Products, between, make, squared, vanishes
 from .places import GradientMap, Places
 
@@ -46,14 +47,17 @@ class Atoms:
         self.scatter_width = width if scatter_width is None else scatter_width
         """That a norm's divisor scatters with: infinite where it does not."""
         self.count = 0
-        self._products: tuple[Any, Any, Any] = (array("d"), array("d"), array("d")) if places is None else ([], [], [])
+        self._products: tuple[Any, Any, Any] = (array("d"), array("d"), array("d"))
+        if places is not None:
+            rows = np.zeros((0, places.count, places.count))
+            self._products = (Grown(rows[:, 0]), Grown(rows), Grown(rows))
         self.spreads: Any = array("d") if places is None else []
         """d · Var ‖a‖² / d² of each."""
         self.constant: list[int] = []
         """Parts that are the same in every feature, which LayerNorm takes off."""
         self._one: int | None = None
-        self.squashed: dict[Moments, Moments] = {}
-        """What a squashing norm has made of a value, which is the same whichever norm it was."""
+        self.normed: dict[Hashable, Moments] = {}
+        """What a norm that is the same for all has made of a value."""
         self.remainders: list[Remainder] = []
         """Parts that squashing norms brought, in the order of their atoms."""
         self.learnt: list[Use] = []
@@ -90,51 +94,21 @@ class Atoms:
 
     @property
     def q(self) -> Coefficients:
-        return np.array(self._products[0])
-
-    @property
-    def p(self) -> Coefficients:
-        return np.array(self._products[1])
+        return first_of(self._products[0], self.count)
 
     def weighed(self, coefficients: Coefficients) -> Products:
-        """The moments of a value with these coefficients."""
-        if self.places is not None:
-            one, two, apart = (np.array(part[: len(coefficients)]) for part in self._products)
-            pairs = coefficients[:, :, None] * coefficients[:, None, :]
-            return Products(*((a * b).sum(0) for a, b in ((coefficients**2, one), (pairs, two), (pairs, apart))))
-        squares, size = coefficients * coefficients, len(coefficients)
-        return Products(*(float(squares @ np.frombuffer(part)[:size]) for part in self._products))
-
-
-class Lane:
-    """Coefficients that values share: forward those of values, back those of gradients. Only its end grows."""
-
-    __slots__ = ("back", "forward", "start")
-
-    def __init__(self, forward: Coefficients, back: Coefficients) -> None:
-        self.forward, self.back = (
-            array("d", part.tobytes()) if part.ndim == 1 else list(part) for part in (forward, back)
-        )  # type: Any, Any
-        self.start = len(forward)
-        """So many were there when the lane was made; each of the others came with an atom of its own."""
-
-    def append(self, index: int, forward: Entry, back: Entry) -> None:
-        gap, nothing = index - len(self.forward), 0.0
-        if not isinstance(self.forward, array):
-            nothing = np.zeros_like(self.forward[0])
-            forward, back = forward + nothing, back + nothing
-        if gap:
-            self.forward.extend([nothing] * gap)
-            self.back.extend([nothing] * gap)
-        self.forward.append(forward)
-        self.back.append(back)
-
-
-def stacked(coefficients: Any, size: int) -> Coefficients:
-    """The first of a lane's coefficients: (size,), by place (size, K)."""
-    if isinstance(coefficients, array):
-        return np.frombuffer(coefficients)[:size]
-    return np.array(coefficients[:size])
+        """The moments of a value with these coefficients: (size,) where all places have the same, else (size, K)."""
+        size = len(coefficients)
+        one, two, apart = (first_of(part, size) for part in self._products)
+        squares = coefficients * coefficients
+        if self.places is None:
+            return Products(*(float(squares @ part) for part in (one, two, apart)))
+        if coefficients.ndim == 1:
+            return Products(*(np.tensordot(squares, part, 1) for part in (one, two, apart)))
+        by_pair = "ai,aij,aj->ij"
+        return Products(
+            (squares * one).sum(0), *(np.einsum(by_pair, coefficients, part, coefficients) for part in (two, apart))
+        )
 
 
 class Moments:
@@ -172,7 +146,7 @@ class Moments:
     @classmethod
     def sum_of(cls, atoms: Atoms) -> "Moments":
         """The sum of all parts so far."""
-        return cls.of(atoms, np.ones(atoms.count if atoms.places is None else (atoms.count, atoms.places.count)))
+        return cls.of(atoms, np.ones(atoms.count))
 
     @property
     def products(self) -> Products:
@@ -186,21 +160,30 @@ class Moments:
 
     @property
     def coefficients(self) -> Coefficients:
-        """Of every atom up to the last one that the value has."""
-        return self._dense(self.lane.forward if self.lane else None, self.scale)
+        """Of every atom up to the last one that the value has; by place, where they differ (size, K)."""
+        return self._by_place(self._dense(self.lane.forward if self.lane else None, self.scale))
 
     @property
     def gradient_coefficients(self) -> Coefficients:
         """The same for gradients: a norm's factor has the mean of its inverse variance in it."""
-        return self._dense(self.lane.back if self.lane else None, self.back)
+        return self._by_place(self._dense(self.lane.back if self.lane else None, self.back))
 
-    def _dense(self, lane: Any, scale: Entry) -> Coefficients:
-        if lane is None:
-            places = self.atoms.places
-            found = np.zeros(self.size if places is None else (self.size, places.count))
-            found[-1] = scale
-            return found
-        dense: Coefficients = stacked(lane, self.size) * scale
+    def _by_place(self, dense: Coefficients) -> Coefficients:
+        places = self.atoms.places
+        return dense if places is None or dense.ndim == 2 else np.outer(dense, np.ones(places.count))
+
+    def both(self) -> tuple[Coefficients, Coefficients]:
+        """Coefficients of the value and of its gradient, a number an atom where all places have the same."""
+        lane = self.lane
+        return self._dense(lane and lane.forward, self.scale), self._dense(lane and lane.back, self.back)
+
+    def _dense(self, held: Any, scale: Entry) -> Coefficients:
+        if held is None:
+            dense = np.zeros((self.size, *np.shape(scale)))
+            dense[-1] = scale
+            return dense
+        dense = first_of(held, self.size)
+        dense = np.outer(dense, scale) if dense.ndim == 1 and isinstance(scale, np.ndarray) else dense * scale
         if self.centred:
             dense[[index for index in self.atoms.constant if index < self.size]] = 0.0
         return dense
@@ -266,10 +249,15 @@ def _sum(left: Moments, right: Moments) -> Moments:
     if left.lane is None or right.lane is not None or right.size <= left.size:
         return _sum_in_common(left, right)
     # A branch meets the stream: no part in common, so squares add up.
-    lane, scale, back = left.lane, left.scale, left.back
-    if len(lane.forward) != left.size or not _divides(scale, back):
-        lane, scale, back = Lane(left.coefficients, left.gradient_coefficients), 1.0, 1.0
-    lane.append(right.size - 1, right.scale / scale, right.back / back)
+    lane, scale, back, index = left.lane, left.scale, left.back, right.size - 1
+    if not _divides(scale, back):
+        lane, scale, back = Lane(*left.both()), 1.0, 1.0
+    forward, backward = right.scale / scale, right.back / back
+    # Streams that start alike stay so for long: the others find what the first of them has appended.
+    if not lane.has(left.size, index, forward, backward):
+        if len(lane.forward) != left.size:
+            lane, scale, back, forward, backward = Lane(*left.both()), 1.0, 1.0, right.scale, right.back
+        lane.append(index, forward, backward)
     products = (left.q + right.q, left.p + right.p, left.apart + right.apart)
     spread = left.spread + right.spread + 4 * left.q * right.q
     return Moments(left.atoms, scale, back, lane, right.size, products, spread, False, left.centred)
@@ -283,10 +271,18 @@ def _divides(scale: Entry, back: Entry) -> bool:
 
 
 def _sum_in_common(left: Moments, right: Moments) -> Moments:
-    forward = _added(left.coefficients, right.coefficients)
+    alike = left.lane is right.lane is not None and (left.size, left.centred) == (right.size, right.centred)
+    if alike and _divides(left.scale, left.back):
+        scale, back = left.scale + right.scale, left.back + right.back
+        square, pair = squared(scale / left.scale)
+        products = Products(left.q * square, left.p * pair, left.apart * pair)
+        spread = _spread_in_common(left, right, products.one)
+        return Moments(left.atoms, scale, back, left.lane, left.size, products, spread, False, left.centred)
+    (forward, back), (more, more_back) = left.both(), right.both()
+    forward, back = _added(forward, more), _added(back, more_back)
     products = left.atoms.weighed(forward)
-    lane = Lane(forward, _added(left.gradient_coefficients, right.gradient_coefficients))
-    return Moments(left.atoms, 1.0, 1.0, lane, len(forward), products, _spread_in_common(left, right, products.one))
+    spread = _spread_in_common(left, right, products.one)
+    return Moments(left.atoms, 1.0, 1.0, Lane(forward, back), len(forward), products, spread)
 
 
 def _spread_in_common(left: Moments, right: Moments, q: Entry) -> Entry:
@@ -304,6 +300,9 @@ def _spread_in_common(left: Moments, right: Moments, q: Entry) -> Entry:
 def _added(short: Coefficients, long: Coefficients) -> Coefficients:
     if len(short) > len(long):
         short, long = long, short
+    if short.ndim != long.ndim:
+        short, long = (part if part.ndim == 2 else part[:, None] for part in (short, long))
+        long = long + np.zeros(short.shape[1])
     long[: len(short)] += short
     return long
 

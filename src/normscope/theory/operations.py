@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from ..placement.base import Initial
-from ..placement.operations import beside, by_head, connect, joined, mix, stopped, unit
+from ..placement.operations import beside, by_head, connect, joined, mix, stopped, unit, weighed_sum
 from .mixing import Entry, root, vanishes
 from .moments import Followed, Moments, Summed, Unpredictable, without_mean
 from .squashing import Erf, SquashingNorms, Tanh
@@ -199,6 +199,20 @@ def _mix(
     return total / len(values)
 
 
+@weighed_sum.register
+def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[object]) -> Moments:
+    # Most weights of a history start at 0: what such a value adds is looked for only where the weight is to move.
+    parts = [
+        value * weight
+        for value, weight in zip(values, weights, strict=True)
+        if isinstance(weight, Followed | Moments | tuple) or weight != 0.0
+    ] or [first * 0.0]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
 @unit.register
 def _unit(x: Moments) -> Moments:
     # A value that is 0 stays 0, as on tensors.
@@ -228,5 +242,11 @@ def _beside(x: Moments, *others: Moments) -> Moments:
 @joined.register
 def _joined(x: Moments, *others: Moments, epsilon: float = 1e-6) -> Moments:
     """The first stream over the RMS of all: of several, numbers are computed, which have no direction."""
-    mean = sum(part.q for part in (x, *others)) / (1 + len(others))
-    return x if vanishes(x.q) else _divided(x, root(mean + epsilon))
+    if vanishes(x.q):
+        return x
+    # A history is joined anew for every mean of it, and values known by their sum are known by what they are.
+    known = x.atoms.normed.get((x, *others, epsilon))
+    if known is None:
+        mean = sum(part.q for part in (x, *others)) / (1 + len(others))
+        known = x.atoms.normed[x, *others, epsilon] = _divided(x, root(mean + epsilon))
+    return known

@@ -128,9 +128,9 @@ class SquashingNorms:
         self.squash = squash
 
     def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
-        known = x.atoms.squashed.get(x)
+        known = x.atoms.normed.get(x)
         if known is None:
-            known = x.atoms.squashed[x] = self._squashed(x)
+            known = x.atoms.normed[x] = self._squashed(x)
         return known
 
     def __getattr__(self, name: str) -> Callable[..., Moments]:

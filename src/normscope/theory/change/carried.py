@@ -24,10 +24,9 @@ from ..moments import Moments
 from ..places import Factors, whole_of
 from ..stream import Applied, MomentStack
 from ..sublayers import Map, Projection, correlation
-from .ledger import Ledger, LedgerByPlace
 from .rules import STILL, Hidden, MatrixStep, UpdatedMatrix, UpdateRule, first_step, learnt_steps, square_of, together
 from .signs import Slopes, rounded, slope_squares, slopes, through_units
-from .tokens import NONE, Alike, Tokens, Whole, forward, over_tokens, sandwich, solved, trace, whole
+from .tokens import NONE, Alike, Tokens, Whole, forward, ledger_of, over_tokens, sandwich, solved, trace, whole
 
 
 class InnerChange(NamedTuple):
@@ -212,8 +211,7 @@ class Carried:
         self.tokens, self.width = stack.setting.tokens, stack.atoms.width
         reads = [*(applied.input for applied in stack.applied), stack.output]
         arrived = [*(over_tokens(one.input) for one in gradients.arrived), over_tokens(at_output)]
-        kept_in = Ledger if stack.atoms.places is None else LedgerByPlace
-        self._ledger = kept_in(stack.atoms, self.tokens, [read.gradient_coefficients for read in reads], arrived)
+        self._ledger = ledger_of(stack.atoms, self.tokens, [read.gradient_coefficients for read in reads], arrived)
         self.learnt = self._learnt(gradients)
         self.moved = [
             self._move(number, applied, at)
@@ -234,7 +232,7 @@ class Carried:
         uses = self.stack.atoms.learnt
         steps = learnt_steps(self.rule, uses, gradients.learnt, self.width, self.tokens)
         for use, step in zip(uses, steps, strict=True):
-            self._ledger.put(use.atom, step)
+            self._ledger.put(use.atom, *step)
         return steps
 
     def _move(self, number: int, applied: Applied, at: Arrived) -> _SublayerChange:
@@ -249,7 +247,7 @@ class Carried:
         last = self._last(applied, at)
         both = [one.plus(other) for one, other in zip(owns, brought, strict=True)]
         total = together(self._through(applied, at, both), last)
-        self._ledger.put(applied.atom, total)
+        self._ledger.put(applied.atom, *total)
         g = over_tokens(at.output)
 
         def square(step: MatrixStep) -> Tokens:

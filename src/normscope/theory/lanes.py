@@ -1,0 +1,83 @@
+"""Coefficients that values share, and other numbers of a stack's parts that grow one by one.
+
+They are numbers until a place of a causal stack has another one than the rest, then arrays over places.
+"""
+
+from array import array
+from typing import Any
+
+import numpy as np
+
+from .mixing import Array, Entry
+
+_ROUNDING = 1e-15
+
+
+class Grown:
+    """Arrays of one shape, one after the other, with room for as many again where there is none left."""
+
+    def __init__(self, entries: Array) -> None:
+        self._held, self._count = np.concatenate([entries, np.zeros((16, *entries.shape[1:]))]), len(entries)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Array:
+        found: Array = self._held[: self._count][index]
+        return found
+
+    def append(self, entry: Entry) -> None:
+        if self._count == len(self._held):
+            self._held = np.concatenate([self._held, np.zeros_like(self._held)])
+        self._held[self._count] = entry
+        self._count += 1
+
+
+def first_of(entries: Any, size: int) -> Array:
+    """So many of them as they are held, uncopied."""
+    return entries[:size] if isinstance(entries, Grown) else np.frombuffer(entries)[:size]
+
+
+class Lane:
+    """Coefficients that values share: forward those of values, back those of gradients. Only its end grows.
+
+    They are numbers until a place has another one than the rest.
+    """
+
+    __slots__ = ("back", "forward", "start")
+
+    def __init__(self, forward: Array, back: Array) -> None:
+        self.forward, self.back = _held(forward), _held(back)
+        self.start = len(forward)
+        """So many were there when the lane was made; each of the others came with an atom of its own."""
+
+    def append(self, index: int, forward: Entry, back: Entry) -> None:
+        self.forward = _appended(self.forward, index, forward)
+        self.back = _appended(self.back, index, back)
+
+    def has(self, size: int, index: int, forward: Entry, back: Entry) -> bool:
+        """Whether it has gone on from that size with this part alone: the sum of two values has been made before."""
+        return (
+            len(self.forward) > index == size
+            and _is_same(self.forward[index], forward)
+            and _is_same(self.back[index], back)
+        )
+
+
+def _held(entries: Array) -> Any:
+    return array("d", entries.tobytes()) if entries.ndim == 1 else Grown(entries)
+
+
+def _appended(held: Any, index: int, entry: Entry) -> Any:
+    if isinstance(held, array) and isinstance(entry, np.ndarray):
+        held = _held(np.outer(np.frombuffer(held), np.ones_like(entry)))
+    for _ in range(index - len(held)):
+        held.append(0.0)
+    held.append(entry)
+    return held
+
+
+def _is_same(left: Entry, right: Entry) -> bool:
+    """But for rounding."""
+    same = abs(left - right) <= _ROUNDING * abs(right)
+    return same if isinstance(same, bool) else bool(same.all())
