@@ -27,7 +27,8 @@ mutants: $(VENV)/mutants
 	$(BIN)/python tests/mutants.py $(MUTANTS) $(ROOMS)
 
 # Every file operation of every command that writes: each fails in turn, and after each the power is cut. Takes hours;
-# EVERY=20 takes one fault of twenty, WORKS="training prepare" these commands.
+# EVERY=20 takes one fault of twenty, WORKS="training prepare" these commands. What was found right is kept in .faults,
+# so that a run that was stopped goes on.
 EVERY ?= 1
 faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack errors $(WORKS) --every $(EVERY)

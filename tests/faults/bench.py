@@ -41,7 +41,8 @@ class Bench:
     def __init__(self, place: Path) -> None:
         """place: a folder of ours, where desk and work are made."""
         # What every child would find out anew, and what forked children must not have: threads.
-        import_module("warm")
+        for late in ("warm", "tensorboard.compat.proto.event_pb2", "tensorboard.summary.writer.record_writer"):
+            import_module(late)
         os.fsync = unsynced.SYNCED
         torch.set_num_threads(1)
         machine.fast_matmul = lru_cache(machine.fast_matmul)  # type: ignore[assignment]
@@ -133,7 +134,7 @@ def _fork_what_is_started() -> None:
     """Processes of pools begin as copies of this one, instead of importing everything anew."""
     subprocess.Popen = _popen  # type: ignore[assignment, misc]
     choosing.Forks = Processes  # type: ignore[assignment, misc]
-    grid_pool._POLL_SECONDS = 0.02
+    grid_pool._POLL_SECONDS = 0.05
     context = work.multiprocessing.get_context("fork")
     work.multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]
 

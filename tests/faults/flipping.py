@@ -2,19 +2,20 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from .bench import Bench
 from .operations import Operation
-from .verdicts import Verdict, difference, wrong_end
+from .verdicts import Trial, Verdict, difference, wrong_end
 from .works import Work
 
 _FILES = ("environment.json", "metrics.jsonl", "corpus.json", "config.toml")
 _KILLED = 5  # EIO, which ends the command in the middle
 
 
-def flips(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Verdict]:
-    """The verdict on every `every`th bit, in an order by chance, of a command that was ended two thirds on its way."""
+def flips(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Trial]:
+    """Every `every`th bit, to be judged, in an order by chance, of a command that was ended two thirds on its way."""
     wanted, before, operations = bench.undisturbed(work)
     bench.lay(before)
     middle = 2 * len(operations) // 3
@@ -26,7 +27,8 @@ def flips(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Itera
     state = bench.state()
     bits = [(n, bit) for n, (path, content) in enumerate(state) if Path(path).name in _FILES for bit in _bits(content)]
     random.Random(1).shuffle(bits)
-    for place, bit in bits[offset::every]:
+
+    def judged(place: int, bit: int) -> Verdict:
         path, content = state[place]
         assert content is not None
         damaged = bytearray(content)
@@ -37,7 +39,10 @@ def flips(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Itera
         problem = wrong_end(ended, after)
         if not any(problem) and not ended.code:
             problem = difference(work.result(after), wanted)
-        yield Verdict(work.name, f"bit {bit} of {path}", *problem)
+        return Verdict(work.name, f"bit {bit} of {path}", *problem)
+
+    for place, bit in bits[offset::every]:
+        yield Trial(f"bit {bit} of {state[place][0]}", partial(judged, place, bit))
 
 
 def _bits(content: bytes | None) -> range:

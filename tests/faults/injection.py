@@ -3,11 +3,12 @@
 import errno
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from .bench import Bench
 from .disk import Tree
 from .operations import CHANGING, LOOKING, SYNCING, Operation
-from .verdicts import Verdict, difference, goes_on, left_over, wrong_end
+from .verdicts import Trial, Verdict, difference, goes_on, left_over, wrong_end
 from .works import Work, whole_checkpoints
 
 _GROWING = ("create", "write", "make folder", "rename", "link", *SYNCING)
@@ -31,6 +32,9 @@ class Fault:
     lasting: bool
     """Every later one that may fail so fails too."""
 
+    def __str__(self) -> str:
+        return f"{self.error} {'from' if self.lasting else 'at'} {self.number}"
+
     def hits(self, number: int, operation: Operation) -> bool:
         late = number >= self.number if self.lasting else number == self.number
         return late and operation.kind in MAY_FAIL[self.error]
@@ -45,11 +49,11 @@ def faults(operations: Iterable[Operation]) -> Iterator[Fault]:
                     yield Fault(number, error, lasting)
 
 
-def errors(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Verdict]:
-    """The verdict on every `every`th fault."""
+def errors(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Trial]:
+    """Every `every`th fault, to be judged."""
     wanted, _, operations = bench.undisturbed(work)
     for fault in list(faults(operations))[offset::every]:
-        yield _one(bench, work, wanted, fault)
+        yield Trial(str(fault), partial(_one, bench, work, wanted, fault))
 
 
 def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
@@ -69,11 +73,11 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
     try:
         ended = bench.disturb(work, decide)
     except TimeoutError as error:
-        return Verdict(work.name, f"{fault}", "hangs", str(error)[-300:])
+        return Verdict(work.name, str(fault), "hangs", str(error)[-300:])
     after = bench.state()
-    name = f"{fault.error} {'from' if fault.lasting else 'at'} {fault.number}, {hit[0] if hit else 'not reached'}"
+    name = f"{fault}, {hit[0] if hit else 'not reached'}"
     # A comparison whose run fails ends with 1.
-    problem, detail = wrong_end(ended, after, (0, 1, 2) if work.name in ("compare", "finetune") else (0, 2))
+    problem, detail = wrong_end(ended, after, (0, 1, 2) if work.name in ("compare", "tune", "finetune") else (0, 2))
     if problem:
         return Verdict(work.name, name, problem, detail)
     if whole_checkpoints(after) < whole:

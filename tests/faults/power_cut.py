@@ -3,17 +3,18 @@
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 
 from .bench import Bench
 from .disk import Replay, Tree, fates
 from .operations import Operation
-from .verdicts import Verdict, goes_on
+from .verdicts import Trial, Verdict, goes_on
 from .works import Work, whole_checkpoints
 
 
-def power_cuts(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, draws: int = 1) -> Iterator[Verdict]:
-    """The verdict on each different state after every `every`th cut; `draws` more fates by chance for each."""
+def power_cuts(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, draws: int = 1) -> Iterator[Trial]:
+    """Each different state after every `every`th cut, to be judged; `draws` more fates by chance for each."""
     wanted, before, operations = bench.undisturbed(work)
     replay = Replay(before, operations)
     if replay.end != bench.state():
@@ -24,13 +25,17 @@ def power_cuts(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, dra
             state = replay.after(cut, fate)
             fault = f"power cut {cut} after {operations[cut - 1] if cut else 'nothing'}; the rest: {name}"
             lost = promised(operations[:cut]) > whole_checkpoints(state)
-            if lost:
-                yield Verdict(work.name, fault, "lost", "a checkpoint that was saved")
-            if lost or _digest(state) in seen:
-                continue
-            seen.add(_digest(state))
-            bench.lay(state)
-            yield goes_on(bench, work, wanted, fault)
+            if lost or (digest := _digest(state)) not in seen:
+                yield Trial(fault, partial(_one, bench, work, wanted, fault, None if lost else state))
+            if not lost:
+                seen.add(digest)
+
+
+def _one(bench: Bench, work: Work, wanted: Tree, fault: str, state: Tree | None) -> Verdict:
+    if state is None:
+        return Verdict(work.name, fault, "lost", "a checkpoint that was saved")
+    bench.lay(state)
+    return goes_on(bench, work, wanted, fault)
 
 
 def promised(operations: Sequence[Operation]) -> int:

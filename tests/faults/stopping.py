@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from .bench import Bench
 from .disk import Tree
 from .notified import Ended
 from .operations import Operation
-from .verdicts import Verdict, goes_on, left_over, wrong_end
+from .verdicts import Trial, Verdict, goes_on, left_over, wrong_end
 from .works import Work, whole_checkpoints
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -33,8 +34,8 @@ class Stop:
         return f"{'twice ' * (self.times - 1)}{signal.Signals(self.number).name} at {when}"
 
 
-def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Verdict]:
-    """The verdict on every `every`th signal."""
+def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Trial]:
+    """Every `every`th signal, to be judged."""
     wanted, before, operations = bench.undisturbed(work)
     bench.lay(before)
     began = time.monotonic()
@@ -42,9 +43,13 @@ def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Itera
     seconds = time.monotonic() - began
     asked = [Stop(n, times, operation=at) for at in range(len(operations)) for n in _SIGNALS for times in (1, 2)]
     asked += [Stop(n, times, share=at / _TIMES) for at in range(1, _TIMES) for n in _SIGNALS for times in (1, 2)]
-    for stop in asked[offset::every]:
+
+    def judged(stop: Stop) -> Verdict:
         bench.lay(before)
-        yield _judged(bench, work, wanted, stop, _stopped(bench, work, stop, seconds))
+        return _judged(bench, work, wanted, stop, _stopped(bench, work, stop, seconds))
+
+    for stop in asked[offset::every]:
+        yield Trial(str(stop), partial(judged, stop))
 
 
 def _stopped(bench: Bench, work: Work, stop: Stop, seconds: float) -> tuple[Ended, int]:

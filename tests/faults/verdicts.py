@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 from .bench import Bench
@@ -30,6 +30,15 @@ class Verdict:
 
     def line(self) -> dict[str, object]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A fault that is to be judged."""
+
+    fault: str
+    """Its name, the same in every call."""
+    judged: Callable[[], Verdict]
 
 
 def counted(verdicts: Iterable[Verdict]) -> str:

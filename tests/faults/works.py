@@ -77,7 +77,7 @@ _RUNS = (
     "data.max_tokens=128",
 )
 _GRID = ("--arms", "post-ln:0,pre-ln:2", "--peak-lr", "3e-3", "--processes", "1", "--evaluate", "valid")
-_TRIALS = ("--placement", "pre-ln", "--trials", "6", "--peak-lr", "1e-3:1e-2", "--processes", "1")
+_TRIALS = ("--placement", "pre-ln", "--trials", "5", "--peak-lr", "1e-3:1e-2", "--processes", "1")
 _SMALL = ("--vocabulary-size", "120")
 _SEARCH = ("--batch-sizes", "16", "--rates", "1e-3,2e-3", "--epochs", "1", "--seeds", "2", "--processes", "1")
 _LEMMAS = ("seeds=2", "blocks=2", "width=8", "singular_width=4", "tokens=4", "vectors=5")
