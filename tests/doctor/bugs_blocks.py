@@ -63,16 +63,18 @@ def configured(depth: int) -> nn.Module:
 
 
 class Positioned(nn.Module):
-    """Pre-LN that adds its table of positions at the start, or in every block."""
+    """Pre-LN that adds its table of positions at the start, so many times, or in every block."""
 
-    def __init__(self, *, every: bool) -> None:
+    def __init__(self, *, every: bool = False, times: int = 1) -> None:
         super().__init__()
-        self.table, self.every = nn.Embedding(16, WIDTH), every
+        self.table, self.every, self.times = nn.Embedding(16, WIDTH), every, times
         self.blocks, self.norm = nn.ModuleList(Block((pre, pre)) for _ in range(4)), nn.LayerNorm(WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
         for number, block in enumerate(self.blocks):
-            x = block(x + self.table(torch.arange(x.shape[1])) if self.every or number == 0 else x)
+            for _ in range(self.times if self.every or number == 0 else 0):
+                x = x + self.table(torch.arange(x.shape[1]))
+            x = block(x)
         return self.norm(x)
 
 
@@ -149,7 +151,15 @@ BUGS: dict[str, Bug] = {
         said="encoder.table.weight is added to the stream 4 times",
         where="encoder.table.weight",
         severity="warning",
-        right=lambda: Model(lambda: Positioned(every=False)),
+        right=lambda: Model(Positioned),
+    ),
+    "positions twice at the start": Bug(
+        build=lambda: Model(lambda: Positioned(times=2)),
+        rule="positions-added-again",
+        said="encoder.table.weight is added to the stream 2 times",
+        where="encoder.table.weight",
+        severity="info",
+        right=lambda: Model(Positioned),
     ),
     # torch.nn.functional.dropout, whose `training` is True unless it is given.
     "dropout that is always on": Bug(

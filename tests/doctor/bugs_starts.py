@@ -119,6 +119,12 @@ class Tables(nn.Module):
         return self.inner.projection(self.inner.encoder(x))
 
 
+def sinusoidal(model: Tables) -> nn.Module:
+    angles = torch.arange(9)[:, None] / 10000 ** (torch.arange(8) / 8)
+    model.places.weight.data.copy_(torch.cat([angles.sin(), angles.cos()], 1))
+    return model
+
+
 def filled(number: float) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         model = both(lambda block: ROOT)()
@@ -271,6 +277,14 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="larger ones of rows are added to them",
         right=lambda: Tables(tokens=0.02, places=0.02, sliced=True),
+    ),
+    # At a width of 512 the factor makes up for 0.02; a table of sinusoids is what it was made for.
+    "positions of N(0, 1) beside tokens times √width": Bug(
+        build=lambda: Tables(tokens=0.02, factor=4.0, places=1.0),
+        rule="unequal-tables",
+        severity="warning",
+        said="larger ones of places.weight are added to them",
+        right=lambda: sinusoidal(Tables(tokens=0.02, factor=4.0, places=1.0)),
     ),
     # timm 2605: the value from the configuration is not handed on.
     "LayerScale at 1 in 20 blocks": Bug(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from doctor.wired import Model, Stack, patient, post, pre
+from doctor.wired import WIDTH, Model, Stack, patient, post, pre
 from normscope.doctor.lint.checks.likes import uneven_blocks
 from normscope.doctor.lint.likes import odd_ones, repeated
 from normscope.doctor.lint.patient import Patient
@@ -56,6 +56,39 @@ def test_likes_differ_in_the_number_of_their_block_alone():
     ]
 
 
+def test_biases_of_matrices_with_other_inputs_are_no_likes():
+    """The first of a predictor's convolutions reads a wider stream, by which torch draws its bias, too."""
+    convolutions = nn.ModuleList(nn.Conv1d(inputs, 4, 3) for inputs in (96, 4, 4, 4, 4))
+    groups = [list(group) for group in repeated(dict(convolutions.named_parameters()))]
+    assert groups == [[f"{block}.{what}" for block in range(1, 5)] for what in ("weight", "bias")]
+
+
+class Macaron(nn.Module):
+    """A layer with a feed-forward at half its size on either side of a whole one, as a Conformer has a convolution."""
+
+    def __init__(self, half=0.5):
+        super().__init__()
+        self.before, self.whole, self.after = (
+            nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 24), nn.ReLU(), nn.Linear(24, WIDTH)) for _ in range(3)
+        )
+        self.half = half
+
+    def forward(self, x):
+        x = x + self.half * self.before(x)
+        x = x + self.whole(x)
+        return x + self.half * self.after(x)
+
+
+def macarons(*halves):
+    return Model(lambda: nn.Sequential(*(Macaron(half) for half in halves), nn.LayerNorm(WIDTH)))
+
+
+def test_sublayers_at_another_place_of_each_layer_are_no_likes():
+    assert list(uneven_blocks.check(patient(macarons(0.5, 0.5, 0.5, 0.5)))) == []
+    found = list(uneven_blocks.check(patient(macarons(0.5, 0.5, 2.0, 0.5))))
+    assert {one.where for one in found} >= {"encoder.2.before", "encoder.2.after"}
+
+
 def multiplied(weight: str, factor: float, join=pre):
     """Five blocks, of which one weight is multiplied."""
     model = Model(lambda: Stack(join, join, blocks=5, final=1))
@@ -91,19 +124,26 @@ def test_a_factor_in_one_block_is_named():
     assert "is multiplied by 2, in most of the 4 blocks by 1" in found.message
 
 
-def test_an_output_of_one_block_is_named_where_its_weights_are_as_the_others():
-    class Louder(nn.Module):
-        def __init__(self, f):
-            super().__init__()
-            self.f = f
+class Louder(nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        self.f = f
 
-        def forward(self, x):
-            return self.f(x * 40)
+    def forward(self, x):
+        return self.f(x * 40)
 
+
+@pytest.mark.parametrize(("size", "named"), [(1.0, True), (1e-12, False)])
+def test_an_output_of_one_block_is_named_where_its_weights_are_as_the_others(size, named):
+    """Unless all of them are next to nothing, as in models that wait for a checkpoint with weights of 1e-10."""
     stack = Stack(pre, pre, blocks=4, final=1)
+    with torch.no_grad():
+        for block in stack.blocks:
+            block.f[1][-1].weight.mul_(size)
+            block.f[1][-1].bias.zero_()
     stack.blocks[1].f[1] = Louder(stack.blocks[1].f[1])
     found = list(uneven_blocks.check(patient(Model(lambda: stack))))
-    assert any("block 2" in one.message and "adds to the stream" in one.message for one in found)
+    assert any("block 2" in one.message and "adds to the stream" in one.message for one in found) == named
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,17 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+import torch
 from torch import Tensor, nn
 
 from ..observe.parameters import size_of
-from ..record import Stack
+from ..record import Stack, Sublayer
 from .structure import by_kind, factor_of_sum
 
 _ONE_STEP = 0.8
 """Of the whole change over depth: a law l^p makes at most 0.63 of it in one step, an odd block nearly all."""
+_NOTHING = 1e-12
+"""A branch's mean square over the stream's that fp32 cannot add."""
 _STRAYS = 6.0
 """Standard errors of a size by which likes may differ."""
 
@@ -76,16 +79,35 @@ def _follows_depth(sizes: Sequence[float]) -> bool:
     return one_way and max(map(abs, steps)) < _ONE_STEP * abs(math.fsum(steps))
 
 
-def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """Tensors of one shape whose names differ in one number alone, such as that of their block, in its order.
+def likes_of(stack: Stack) -> Iterator[list[Sublayer]]:
+    """The sub-layers of blocks of one kind, in the order of depth.
 
+    Where a kind stands several times in each layer of the model, as a convolution beside a feed-forward, those at one
+    place of it: their names differ in numbers alone.
+    """
+    for kind in by_kind(stack):
+        places: defaultdict[str, list[Sublayer]] = defaultdict(list)
+        for one in kind:
+            places[re.sub(r"\d+", "#", one.name)].append(one)
+        several = [some for some in places.values() if len(some) > 2]
+        yield from several if len(several) > 1 else [kind]
+
+
+def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Tensors whose names differ in one number alone, such as that of their block, in its order.
+
+    They have one shape, and so have those beside them in their module: a bias is drawn by its matrix's inputs.
     Of several numbers in a name it is the one with most likes.
     """
-    groups: defaultdict[tuple[str, tuple[int, ...]], dict[int, str]] = defaultdict(dict)
-    at: defaultdict[str, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+    groups: defaultdict[tuple[str, tuple[torch.Size, ...]], dict[int, str]] = defaultdict(dict)
+    at: defaultdict[str, list[tuple[str, tuple[torch.Size, ...]]]] = defaultdict(list)
+    shapes: defaultdict[str, list[torch.Size]] = defaultdict(list)
+    for name, tensor in tensors.items():
+        shapes[name.rpartition(".")[0]].append(tensor.shape)
     for name, tensor in tensors.items():
         for number in re.finditer(r"(?<![^.])\d+(?![^.])", name):
-            key = (f"{name[: number.start()]}#{name[number.end() :]}", tuple(tensor.shape))
+            own_shapes = (tensor.shape, *shapes[name.rpartition(".")[0]])
+            key = (f"{name[: number.start()]}#{name[number.end() :]}", own_shapes)
             groups[key][int(number[0])] = name
             at[name].append(key)
     # Each tensor belongs to the largest of its groups alone.
@@ -117,7 +139,7 @@ def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne]]:
     With what it is a factor of: "the skip" or "the branch".
     """
     found: list[tuple[str, OddOne]] = []
-    for likes in by_kind(stack):
+    for likes in likes_of(stack):
         for what, factors in (
             ("the skip", [one.skip_scale for one in likes]),
             ("the branch", [one.branch_scale for one in likes]),
@@ -135,12 +157,14 @@ def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne]]:
 def odd_branches(stack: Stack, *, apart: float) -> list[OddOne]:
     """Sub-layers that add a vector of another size than those of their kind do in the other blocks.
 
-    Not those of the first block: they may read an embedding of another size than the streams that blocks leave.
+    Not those of the first block: they may read an embedding of another size than the streams that blocks leave. Nor
+    where what is added is next to nothing beside the stream, in this block and in the others.
     """
     found = []
-    for likes in by_kind(stack):
-        sizes = [math.sqrt(one.measured.branch_square) for one in likes]
-        found += odd_ones([one.name for one in likes], sizes, apart=apart)
+    for likes in likes_of(stack):
+        if any(one.measured.branch_square > _NOTHING * one.measured.stream_square for one in likes):
+            sizes = [math.sqrt(one.measured.branch_square) for one in likes]
+            found += odd_ones([one.name for one in likes], sizes, apart=apart)
     return [one for one in found if one.size and one.block > 1]
 
 
@@ -150,7 +174,7 @@ def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne]:
         return []
     found = []
     theory = {id(one): norm for one, norm in zip(stack.sublayers, stack.predicted.gradient_norm, strict=True) if norm}
-    for likes in by_kind(stack):
+    for likes in likes_of(stack):
         known = [one for one in likes if id(one) in theory]
         ratios = [(one.measured.gradient_norm or 0.0) / theory[id(one)] for one in known]
         found += odd_ones([one.name for one in known], ratios, apart=apart)
@@ -202,7 +226,7 @@ def odd_parameters(
 def odd_precisions(stack: Stack) -> list[OddState]:
     """Sub-layers that compute in another dtype than those of their kind in most other blocks."""
     found = []
-    for kind in by_kind(stack):
+    for kind in likes_of(stack):
         likes = [one for one in kind if one.measured.precision]
         states = [one.measured.precision for one in likes]
         by_block = odd_states({str(place): state for place, state in enumerate(states)})

@@ -27,6 +27,12 @@ def size_of(tensor: Tensor) -> float:
     return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)) / math.sqrt(tensor.numel())
 
 
+def _size_of_rows(looked_up: Tensor) -> float:
+    """The same of the rows that are not 0, as those of padding are."""
+    rows = looked_up.detach().reshape(-1, looked_up.shape[-1])
+    return size_of(some) if len(some := rows[rows.any(dim=1)]) else 0.0
+
+
 FLAT = 0.01
 """Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
 
@@ -156,7 +162,7 @@ class Ends:
                 size=size_of(values[weight.number].tensor),
                 width=value.shape[-1],
                 factor=factor,
-                rows_size=size_of(values[end].tensor),
+                rows_size=_size_of_rows(values[end].tensor),
                 by_place=_counts(values[places.number].tensor),
                 joined_at=self._joined(end),
             )

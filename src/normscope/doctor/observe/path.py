@@ -64,7 +64,7 @@ def _added_again(graph: Graph, stream: Stream, names: Mapping[int, str]) -> Iter
             continue
         for given in (n for n in value.inputs if not graph.values[n].is_data):
             tensor = graph.values[given].tensor
-            if tensor.numel() <= stream.width or tensor.shape[-1] != stream.width:
+            if tensor.shape[-1] != stream.width or _one_row(tensor):
                 continue
             leaves = [memory_of(leaf.tensor) for leaf in graph.trace.leaves(given)]
             name = next((names[leaf] for leaf in leaves if leaf in names), "")
@@ -74,6 +74,12 @@ def _added_again(graph: Graph, stream: Stream, names: Mapping[int, str]) -> Iter
             else:
                 groups[at] = (tensor, groups[at][1] or name, (*groups[at][2], number))
     yield from ((name, places) for _, name, places in groups if len(places) > 1)
+
+
+def _one_row(tensor: torch.Tensor) -> bool:
+    """Whether it adds the same vector to every token, as a bias does, however it was broadcast."""
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    return bool((rows == rows[:1]).all())
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -48,6 +48,8 @@ def positions_again(patient: Patient) -> Iterator[Fault]:
     for name, places in patient.observed.added_again:
         blocks = dict.fromkeys(str(_at(patient, number)[1]) for number in places)
         yield Fault(
+            # One table may be looked up twice before the first block, as that of a box's left and right edge.
+            severity=Severity.WARNING if len(blocks) > 1 else Severity.INFO,
             where=name,
             message=f"{name or 'what is the same for every input'} is added to the stream {len(places)} "
             f"times: before or in block {', '.join(blocks)}",
