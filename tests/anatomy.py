@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_715,
-    "lines of normscope": 69_428,
+    "lines": 88_757,
+    "lines of normscope": 69_470,
     "files": 591,
     "import lines, %": 6.89,
     "public nouns": 888,
