@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_757,
-    "lines of normscope": 69_470,
-    "files": 591,
-    "import lines, %": 6.89,
-    "public nouns": 888,
+    "lines": 88_128,
+    "lines of normscope": 69_390,
+    "files": 586,
+    "import lines, %": 6.85,
+    "public nouns": 882,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

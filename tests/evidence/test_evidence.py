@@ -9,7 +9,6 @@ from normscope.evidence.estimates import (
     clustered_proportion,
     estimate,
     exponent,
-    pooled_exponent,
     proportion,
     slopes,
     with_interval,
@@ -218,18 +217,3 @@ def test_depths_that_agree_are_one_setting():
 
 def test_one_that_does_not_hold_outweighs_those_that_cannot_tell():
     assert [all_hold(a) for a in ([True, True], [True, None], [None, False, True])] == [True, None, False]
-
-
-def test_a_pooled_exponent_is_that_of_a_regression_with_its_standard_error() -> None:
-    rng = np.random.default_rng(3)
-    x = np.array([32.0, 64, 96, 128])
-    for seeds in (1, 3):
-        y = np.exp(0.7 - 0.5 * np.log(x) + 0.1 * rng.standard_normal((seeds, 4)))
-        found = pooled_exponent(x, y)
-        matrix = np.stack([np.ones(4 * seeds), np.tile(np.log(x), seeds)], 1)
-        solution, (left,), _, _ = np.linalg.lstsq(matrix, np.log(y).ravel(), rcond=None)
-        error = math.sqrt(left / (4 * seeds - 2) * np.linalg.inv(matrix.T @ matrix)[1, 1])
-        assert float(found.mean) == pytest.approx(solution[1], rel=1e-9)
-        quantile = {2: 4.302652730, 10: 2.228138852}[4 * seeds - 2]
-        assert float(found.half_width) == pytest.approx(quantile * error, rel=1e-6)
-    assert math.isnan(float(pooled_exponent([1.0, 2.0], [[1.0, 2.0]]).half_width))

@@ -17,10 +17,8 @@ def items(tree: Path) -> Items:
     return {
         "optimizers": _item("optimizers", "optimizers", _optimizers),
         "streams": _item("streams", "streams", _streams),
-        "streams-translation": _item("streams_translation", "streams", _streams),
         "adaptive": _item("adaptive", "adaptive", _adaptive),
         "adaptive-slow": _item("adaptive_slow", "adaptive", _adaptive),
-        "transfer": _item("transfer", "transfer", _transfer),
         **{f"figure-{number}": _item(f"figure{number}", f"figure_{number}", _figure) for number in (2, 4, 6)},
     }
 
@@ -53,9 +51,7 @@ def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
-def _ladder(
-    arm: Mapping[str, Any], peak_lrs: Any, *, losses: str = "ladder_nats", finite: str = "ladder_finite"
-) -> Any:
+def _ladder(arm: Mapping[str, Any], peak_lrs: Any) -> Any:
     run = partial(of_study("engine", "LadderRun"), cell=None, first_nats=math.nan)
     again = arm.get("again_nats") or {arm.get("best_lr"): arm.get("last_loss_nats")}
     return of_study("engine", "Ladder")(
@@ -63,11 +59,9 @@ def _ladder(
         peak_lrs=peak_lrs,
         runs=[
             [run(final_nats=nats, finite=stayed) for nats, stayed in zip(*row, strict=True)]
-            for row in zip(arm[losses], arm[finite], strict=True)
+            for row in zip(arm["ladder_nats"], arm["ladder_finite"], strict=True)
         ],
-        again={}
-        if losses != "ladder_nats"
-        else {float(lr): [run(final_nats=nats, finite=True) for nats in found] for lr, found in again.items()},
+        again={float(lr): [run(final_nats=nats, finite=True) for nats in found] for lr, found in again.items()},
     )
 
 
@@ -113,18 +107,6 @@ def _adaptive(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[An
         unigram = trial["unigram_nats"]
         found.append(of_study(study, "AdaptiveRuns")(task=task, unigram_nats=unigram, pairs=pairs))
     return of_study(study, "claims")(config, found), [one.kinds for one in found]
-
-
-def _transfer(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    size, pair = of_study(study, "SizedModel"), of_study("engine", "WarmupPair")
-    changes = {size(one["placement"], one["width"], one["blocks"]): one["seeds"] for one in data["coordinates"]}
-    ladders: dict[Any, list[Any]] = {}
-    for one in data["ladders"]:
-        ladder = _ladder(one, config.peak_lrs, losses="last_loss_nats", finite="finite")
-        ladders.setdefault(size(one["placement"], one["width"], one["blocks"]), []).append(ladder)
-    pairs = {key: pair(**dict(zip(("without", "warm"), both, strict=True))) for key, both in ladders.items()}
-    checks, rates = of_study(study, "coordinate_drifts")(config, changes), of_study(study, "rate_drifts")(config, pairs)
-    return of_study(study, "claims")(config, checks, rates), [asdict(drift) for drift in (*checks, *rates)]
 
 
 def _figure(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:

@@ -97,7 +97,7 @@ class Choice:
     def groups(self, question: str) -> dict[str, list[str]]:
         """Placements by what is known of them: supported, contradicted, undecided, not known.
 
-        question: "lower-loss", "no-warmup", "rate-over-depth" or "rate-over-width". Raises KeyError for another.
+        question: "lower-loss" or "no-warmup". Raises KeyError for another.
         """
         answered = {one.question.name: one for one in self.found.answers}
         if question not in answered:

@@ -136,20 +136,6 @@ def _deviations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
                 yield name, MeasuredRow(what=f"largest deviation of the prediction, {of}", found=found)
 
 
-def _exponents(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
-    """Of what should not depend on a model's size, at the last update that was looked at."""
-    last = max(one["at"] for one in data["exponents"] if one["of"] == "logits")
-    for one in data["exponents"]:
-        if one["of"] == "best rate":
-            what = f"exponent of the best rate over {one['axis']}, {_warmup(one['at'])}"
-        elif (one["of"], one["at"]) == ("logits", last):
-            what = f"exponent over {one['axis']} of the change of the logits in {counted(last, 'update')}"
-        else:
-            continue
-        mean, half_width = one["exponent"]["mean"], one["exponent"]["half_width"]
-        yield one["placement"], MeasuredRow(what=what, found=f"{interval(mean, half_width)}; {one['verdict']}")
-
-
 _READERS: Mapping[str, Callable[[_Result], Iterable[tuple[str, MeasuredRow]]]] = {
     "arms": _arms,
     "configurations": _configurations,
@@ -157,7 +143,6 @@ _READERS: Mapping[str, Callable[[_Result], Iterable[tuple[str, MeasuredRow]]]] =
     "pairings": _pairings,
     "depths": _depths,
     "off_percent": _deviations,
-    "exponents": _exponents,
 }
 """Which key of a result's data is read how: pairs of a placement, by name or title, and a row."""
 

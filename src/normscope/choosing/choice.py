@@ -11,7 +11,6 @@ from .evidence import (
     BASELINE,
     NEEDS_NATS,
     QUESTIONS,
-    RATE_EDGE,
     AdviceClaim,
     BestRate,
     Depth,
@@ -191,9 +190,7 @@ def _leaning(finding: EvidenceRow) -> Support | None:
         return None
     if finding.question == "lower-loss":
         return "supported" if finding.mean < 0 else "contradicted"
-    if finding.question == "no-warmup":
-        return "supported" if finding.mean <= 0 else "contradicted" if finding.mean > NEEDS_NATS else None
-    return "supported" if abs(finding.mean) <= RATE_EDGE else "contradicted"
+    return "supported" if finding.mean <= 0 else "contradicted" if finding.mean > NEEDS_NATS else None
 
 
 def _supported(answers: Sequence[QuestionAnswers]) -> list[str]:

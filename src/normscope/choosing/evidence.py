@@ -17,11 +17,9 @@ BASELINE = "pre-ln"
 """The placement that others are compared with, as most decoders of today have it."""
 NEEDS_NATS = 0.1
 """A loss so much higher without warm-up counts as one that needs it, as in the study of optimisers."""
-RATE_EDGE = 0.25
-"""The best rate stays where its exponent lies within this, as in the study of transfer."""
 Support = Literal["supported", "contradicted", "undecided", "not known"]
 """Whether an interval lies on the side of the claim, on the other, or across the edge; or nothing was measured."""
-QuestionName = Literal["lower-loss", "no-warmup", "rate-over-depth", "rate-over-width"]
+QuestionName = Literal["lower-loss", "no-warmup"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +49,6 @@ QUESTIONS: Mapping[QuestionName, Question] = {
             f"{NEEDS_NATS}, "
             "contradicted where it lies above 0",
             unit="nats per token",
-        ),
-        Question(
-            name="rate-over-depth",
-            heading="Does the best rate stay when the model gets deeper?",
-            rule="the exponent of the best rate over depth: supported where its 95 % interval lies within "
-            f"{RATE_EDGE} of 0",
-            unit="exponent",
-        ),
-        Question(
-            name="rate-over-width",
-            heading="Does the best rate stay when the model gets wider?",
-            rule="the exponent of the best rate over width: supported where its 95 % interval lies within "
-            f"{RATE_EDGE} of 0",
-            unit="exponent",
         ),
     )
 }
@@ -105,7 +89,7 @@ class EvidenceRow:
     half_width: float | None
     """Of the 95 % interval; None for one seed, which decides nothing."""
     seeds: int
-    """Trainings in pairs, or the sizes that an exponent goes through."""
+    """Trainings in pairs."""
     source: Sequence[str]
     """JSON pointers into the result: the interval itself; or the losses of the seeds, of which this is the mean of the
     first less the second."""

@@ -150,8 +150,7 @@ def _answer(choice: EvidenceForModel, answered: QuestionAnswers) -> PageSection:
         if rows:
             tables.append(TextTable(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows))
     after = list(_not_known(choice, answered))
-    unit = "" if question.unit == "exponent" else f"; in {question.unit}"
-    rule = f"{question.rule[0].upper()}{question.rule[1:]}{unit}."
+    rule = f"{question.rule[0].upper()}{question.rule[1:]}; in {question.unit}."
     return PageSection(heading=question.heading, before=[rule] if tables else [], tables=tables, after=after)
 
 
@@ -163,7 +162,7 @@ def _claim_rows(choice: EvidenceForModel, claim: PlacementEvidence, *, with_scal
         yield [
             claim.placement if place == 0 else "",
             interval(finding.mean, finding.half_width),
-            str(finding.seeds) if finding.question in ("lower-loss", "no-warmup") else f"{finding.seeds} sizes",
+            str(finding.seeds),
             _where(choice, finding.setting, finding.optimizer),
             *([choice.scale(finding.setting)] if with_scale else []),
             remark,

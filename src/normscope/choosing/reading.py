@@ -23,14 +23,12 @@ from .evidence import (
     Evidence,
     EvidenceRow,
     EvidenceSetting,
-    Support,
     TrainedRate,
 )
 
 _Read = EvidenceSetting | EvidenceRow | BestRate
 _Kept = TypeVar("_Kept", EvidenceRow, BestRate)
 _KINDS: Mapping[str, ModelKind] = {"language-model": "decoder-only", "translation": "encoder-decoder"}
-_TRANSFER: Mapping[str, Support] = {"transfers": "supported", "drifts": "contradicted", "undecided": "undecided"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,28 +152,6 @@ def _language_model(name: str, data: Any, unigram_nats: float | None, **other: A
         "unigram_nats": unigram_nats,
     }
     return measured_in(name, data, **{**given, **other})
-
-
-def _transfer(name: str, data: Any) -> Iterator[_Read]:
-    """`normscope study transfer`: the exponent of the best rate over width and depth, with its own verdicts."""
-    yield _language_model(name, data, None, blocks=data["settings"]["depths"], width=data["settings"]["widths"])
-    for place, one in enumerate(data["exponents"]):
-        if one["of"] != "best rate":
-            continue
-        ends = one["sizes_with_the_best_rate_at_an_end"]
-        warm = f"warm-up of {one['at']} updates" if one["at"] else "no warm-up"
-        yield EvidenceRow(
-            question="rate-over-depth" if one["axis"] == "depth" else "rate-over-width",
-            placement=one["placement"],
-            optimizer="adam",
-            setting=name,
-            answer=_TRANSFER[one["verdict"]],
-            mean=one["exponent"]["mean"],
-            half_width=one["exponent"]["half_width"],
-            seeds=one["exponent"]["seeds"],
-            source=[f"/exponents/{place}/exponent"],
-            note=f"{warm}, one seed of each size" + (f"; {ends} with its best rate at the ladder's end" * bool(ends)),
-        )
 
 
 def _grid(name: str, data: Any) -> Iterator[_Read]:
@@ -308,8 +284,6 @@ def _trained(data: Any) -> Iterator[TrainedRate]:
 _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
     "optimizers": _optimizers,
     "streams": _streams,
-    "streams_translation": _streams,
-    "transfer": _transfer,
     **dict.fromkeys(SIZES, _grid),
     "figure2": _translation,
     "figure4": _translation,

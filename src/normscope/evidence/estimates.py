@@ -45,25 +45,6 @@ def exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
     return estimate(slopes(np.log(np.asarray(x_X, dtype=np.float64)), y_SX))
 
 
-def pooled_exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
-    """Slope of ln y over ln x through the points of all seeds, with the interval of the scatter about the line.
-
-    So a single seed has an interval, which also holds what is no power law. Student's t with points - 2 degrees of
-    freedom; NaN for two points.
-    """
-    y_SX = np.log(np.asarray(y_SX, dtype=np.float64))
-    x = np.tile(np.log(np.asarray(x_X, dtype=np.float64)), len(y_SX))
-    y, centred = y_SX.ravel(), x - x.mean()
-    slope = y @ centred / (centred @ centred)
-    free = len(y) - 2
-    left = y - y.mean() - slope * centred
-    deviation = math.sqrt(left @ left / free) if free else math.nan
-    half_width = t_quantile(0.95, free) * deviation / math.sqrt(centred @ centred) if free else math.nan
-    return Estimate(
-        count=len(y), mean=np.asarray(slope), deviation=np.asarray(deviation), half_width=np.asarray(half_width)
-    )
-
-
 def proportion(count: int, total: int) -> tuple[float, float]:
     """The 95 % interval of a share of which `count` of `total` were seen, by Wilson 1927; (0, 1) for none at all."""
     return _wilson(count / total, total, NORMAL) if total else (0.0, 1.0)

@@ -26,8 +26,7 @@ FAMILIES = ("pre-to-post", "post-to-pre", "branch-norm", "branch-norm-by-depth",
 CONTROLLED = ("pre-to-post", "branch-norm", "deepnorm-to-post")
 """Those of them that a controller moves too."""
 BEST_FIXED = ("attn-res-inkling",)
-"""The registry's best of 33 in `results/streams`, and the second best in `results/streams_translation`: chosen there,
-on other text, before this study."""
+"""The registry's best of 33 in `results/streams`: chosen there, on other text, before this study."""
 
 Drive = Literal["fixed", "schedule", "controller"]
 """fixed: nothing moves; schedule: with every update; controller: with those that change the output little."""

@@ -48,7 +48,7 @@ class Ladder:
     runs: Sequence[Sequence[LadderRun]]
     """A row for each seed that climbed the ladder, a column for each rate."""
     again: Mapping[float, Sequence[LadderRun]]
-    """By rate, one run a seed: of the rates with the lowest losses on the ladder, if any was trained again."""
+    """By rate, one run a seed: of the rates with the lowest losses on the ladder."""
 
     @property
     def best_lr(self) -> float:
@@ -175,7 +175,7 @@ def climb(
 ) -> dict[_Key, WarmupPair]:
     """Train what the folder lacks: all arms over their ladders, then with all seeds at their best rates.
 
-    best_rates: how many, 0 for none. stage: what the trainings are of, such as a task. Raises UserError for a training
+    best_rates: how many. stage: what the trainings are of, such as a task. Raises UserError for a training
     that failed, and Interrupted.
     """
     named = f"{stage}: " if stage else ""
@@ -186,7 +186,7 @@ def climb(
         for each, lrs in rates.items()
     }
     best = {each: lowest_rates(rows[each], lrs, best_rates) for each, lrs in rates.items()}
-    again = _runs(arms, best, config.seeds, f"{named}the best rates", pieces) if best_rates else {}
+    again = _runs(arms, best, config.seeds, f"{named}the best rates", pieces)
     ladders = {
         (key, warmup): Ladder(
             warmup_updates=warmup,
