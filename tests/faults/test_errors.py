@@ -7,7 +7,7 @@ import pytest
 
 from faults.conftest import Attack
 
-SAMPLES = {"documents": 240, "translate": 24, "training": 1200}
+SAMPLES = {"documents": 240, "translate": 24, "training": 600}
 
 
 @pytest.mark.parametrize("work", SAMPLES)

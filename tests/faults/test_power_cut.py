@@ -7,7 +7,7 @@ import pytest
 
 from faults.conftest import Attack
 
-SAMPLES = {"documents": 24, "training": 200}
+SAMPLES = {"documents": 24, "training": 100}
 
 
 @pytest.mark.parametrize("work", SAMPLES)

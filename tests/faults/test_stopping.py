@@ -7,7 +7,7 @@ import pytest
 
 from faults.conftest import Attack
 
-SAMPLES = {"documents": 340, "training": 2000}
+SAMPLES = {"documents": 340, "training": 1000}
 
 
 @pytest.mark.parametrize("work", SAMPLES)

@@ -11,14 +11,14 @@ from tiny import options
 from .disk import Tree
 
 TRAINING = (
-    "train.duration=20",
-    "train.validate_every=8",
+    "train.duration=10",
+    "train.validate_every=4",
     "train.checkpoint_every=3",
     "train.keep_checkpoints=2",
     "data.max_tokens=128",
     "data.toy_pairs=100",
 )
-"""20 updates with 3 validations and 9 checkpoints, of which 2 and the best are kept."""
+"""10 updates with 3 validations and 6 checkpoints, of which 2 and the best are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
