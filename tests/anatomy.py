@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 88_128,
-    "lines of normscope": 69_390,
+    "lines": 88_167,
+    "lines of normscope": 69_429,
     "files": 586,
     "import lines, %": 6.85,
     "public nouns": 882,

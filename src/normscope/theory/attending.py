@@ -3,7 +3,8 @@
 # K = places of queries, S = places of keys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -101,33 +102,36 @@ class Attending:
 
     def forward(self) -> Products:
         """Products of what is mixed."""
-        seen, value = self.keys.seen, self.value
-        plain = seen @ self.keys.means(value.one, value.two) @ seen.T
-        more = self._apart(value)
-        grown = self._grown
-        one = np.diag(plain) + self.logits.one * grown.one * np.diag(more)
-        return Products(one, plain + self.logits.two * grown.two * more, seen @ value.apart @ seen.T)
+        plain, far = self._values.mixed, self.keys.seen @ self.value.apart @ self.keys.seen.T
+        if not self._draws:
+            return Products(plain.diagonal(), plain, far)
+        more, grown = self._scattered(self._values), self._grown
+        one = plain.diagonal() + self.logits.one * grown.one * more.diagonal()
+        return Products(one, plain + self.logits.two * grown.two * more, far)
 
     def to_value(self, g: Products, factor: float) -> Products:
         """Gradients at what is mixed to those at values."""
         taken, grown = self._taken, self._grown
         plain = taken.T @ self.queries.means(g.one, g.two) @ taken
-        both = Products(g.one * self.logits.one * grown.one, g.two * self.logits.two * grown.two)
-        more = self._back(both, self.key, self._over_queries(both, self._apart(self.key)))
         apart = taken.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ taken
-        return Products(np.diag(plain) + more.one, plain + more.two, apart).scaled(factor)
+        if not self._draws:
+            return Products(plain.diagonal(), plain, apart).scaled(factor)
+        both = Products(g.one * self.logits.one * grown.one, g.two * self.logits.two * grown.two)
+        more = self._back(both, self._keys, self._over_queries(both, self._scattered(self._keys)))
+        return Products(plain.diagonal() + more.one, plain + more.two, apart).scaled(factor)
 
     def of_values(self, changed: Array, factor: float) -> Array:
         """What changes of values make of what is mixed: of both their Gram matrix, or coefficients."""
-        seen, more = self.keys.seen, self._together(_as_products(changed), self.key)
-        return factor * (seen @ changed @ seen.T + whole_of(self.logits) * whole_of(self._grown) * more)
+        changes = self._seen(changed)
+        more = whole_of(self.logits) * whole_of(self._grown) * self._together(changes, self._keys)
+        return factor * (changes.mixed + more)
 
     def of_queries(self, changed: Array, factor: float) -> Array:
         found: Array = factor * changed * whole_of(self._passing)
         return found
 
     def of_keys(self, changed: Array, query: Products, factor: float) -> Array:
-        return factor * whole_of(query) * whole_of(self._passed) * self._together(self.value, _as_products(changed))
+        return factor * whole_of(query) * whole_of(self._passed) * self._together(self._values, self._seen(changed))
 
     def to_query(self, g: Products, factor: float) -> Products:
         passing = self._passing
@@ -138,77 +142,85 @@ class Attending:
         both = Products(g.one * query.one, g.two * query.two)
         wide = Products(both.one * passed.one, both.two * passed.two)
         total = self._over_queries(Products(both.one * passing.one, both.two * passing.two), 1.0)
-        return self._back(wide, self.value, total).scaled(factor)
+        return self._back(wide, self._values, total).scaled(factor)
 
     @cached_property
-    def _taken(self) -> Array:
-        """(K, S) What each single key has of all queries of a place."""
-        return self.queries.tokens[:, None] * self.keys.seen / self.keys.tokens
+    def _values(self) -> "_Seen":
+        return self._seen(self.value)
 
-    def _apart(self, value: Products) -> Array:
+    @cached_property
+    def _keys(self) -> "_Seen":
+        return self._values if self.key is self.value else self._seen(self.key)
+
+    @cached_property
+    def _values_by_keys(self) -> Array:
+        return self._together(self._values, self._keys)
+
+    @cached_property
+    def _keys_by_keys(self) -> Array:
+        return self._together(self._keys, self._keys)
+
+    @property
+    def _taken(self) -> Array:
+        return _taken(self.queries, self.keys)
+
+    def _seen(self, x: Products | Array) -> "_Seen":
+        """Of moments, or of coefficients of a change, which are not the same both ways."""
+        seen = self.keys.seen
+        products = x if isinstance(x, Products) else Products(x.diagonal(), x)
+        means = self.keys.means(products.one, products.two)
+        left = seen @ means
+        mixed = left @ seen.T
+        if products is not x:
+            return _Seen(products, left, means @ seen.T, mixed, left)
+        gap = np.maximum(seen @ products.one - (left * seen).sum(1), 0.0)
+        return _Seen(products, left, left.T, mixed, gap)
+
+    def _scattered(self, values: "_Seen") -> Array:
         """(K, K) Σ_jj' w_ij w_i'j' of values less their mean, times keys less theirs.
 
         Both are made of the same tokens, of which inner products scatter by a d-th of their squares.
         """
-        key, gaps = self.key, np.sqrt(self._gap(value) * self._gap(self.key))
-        return self._together(value, key) + np.outer(gaps, gaps) / self.width
+        wide = self._keys_by_keys if values is self._keys else self._values_by_keys
+        gaps = np.sqrt(values.gap * self._keys.gap)
+        return wide + np.outer(gaps, gaps) / self.width
 
-    def _together(self, value: Products, key: Products) -> Array:
+    def _together(self, value: "_Seen", key: "_Seen") -> Array:
         """The same of wide tokens."""
-        seen = self.keys.seen
-        values, keys = (self.keys.means(x.one, x.two) for x in (value, key))
-        every = seen @ self.keys.means(value.one * key.one, value.two * key.two) @ seen.T
-        first = ((seen @ values) * (seen @ keys)) @ seen.T
-        # Coefficients of a change are not the same both ways.
-        second = seen @ ((values @ seen.T) * (keys @ seen.T))
-        found: Array = every - first - second + (seen @ values @ seen.T) * (seen @ keys @ seen.T)
-        return found
-
-    def _gap(self, x: Products) -> Array:
-        """(K,) Σ_j w_ij ‖x_j‖² of what a query sees, less the mean of it."""
-        seen = self.keys.seen
-        means = ((seen @ self.keys.means(x.one, x.two)) * seen).sum(1)
-        gap: Array = np.maximum(seen @ x.one - means, 0.0)
-        return gap
+        seen, (values, keys) = self.keys.seen, (value.of, key.of)
+        every = seen @ self.keys.means(values.one * keys.one, values.two * keys.two) @ seen.T
+        found: Array = every - (value.left * key.left) @ seen.T - seen @ (value.right * key.right)
+        return found + value.mixed * key.mixed
 
     def _over_queries(self, g: Products, by: Array | float) -> float:
         n = self.queries.tokens
         return float(n @ (self.queries.means(g.one, g.two) * by) @ n)
 
-    def _back(self, g: Products, x: Products, total: float) -> Products:
+    def _back(self, g: Products, x: "_Seen", total: float) -> Products:
         """Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the adjoint of `_together`.
 
         total: what the products with the keys' own moments are to add up to, scatter and all.
         """
-        seen, taken = self.keys.seen, self._taken
-        gram = self.queries.means(g.one, g.two)
-        mixed = seen @ self.keys.means(x.one, x.two)
-        every = taken.T @ gram @ taken
-        one_sided = taken.T @ (mixed * (gram @ taken))
-        rest = taken.T @ (gram * (mixed @ seen.T)) @ taken - one_sided - one_sided.T
-        wide = self._over_queries(g, self._together(x, self.key))
+        taken, gram = self._taken, self.queries.means(g.one, g.two)
+        own = gram @ taken
+        every = taken.T @ own
+        one_sided = taken.T @ (x.left * own)
+        rest = taken.T @ (gram * x.mixed) @ taken - one_sided - one_sided.T
+        n = self.queries.tokens
+        wide = float(n @ (gram * (self._keys_by_keys if x is self._keys else self._values_by_keys)) @ n)
         scatter = total / wide if wide else 1.0
-        return Products(np.diag(every) * x.one + np.diag(rest), every * x.two + rest).scaled(scatter)
+        return Products(every.diagonal() * x.of.one + rest.diagonal(), every * x.of.two + rest).scaled(scatter)
 
     @cached_property
     def _sharp(self) -> tuple[Products, Products, Products, Products]:
         """Of one query and of two: how many keys they share, Σ w² over them, what it is without logits, and to first
         order beyond that."""
-        keys = self._counts
-        shared = np.minimum.outer(keys, keys)
-        gap = self._gap(self.key) * keys / np.maximum(keys - 1, 1)
-        gaps = np.where(np.less_equal.outer(keys, keys), gap[:, None], gap[None, :])
+        shared, plain, first = _shared(self.queries, self.keys)
+        gap = self._keys.gap * shared.one / np.maximum(shared.one - 1, 1)
+        gaps = np.where(first, gap[:, None], gap)
         variance = Products(self.logits.one * gap, np.clip(self.logits.two * gaps, 0.0, None))
-        square = Products(
-            softmax_square(keys.astype(int), variance.one), softmax_square(shared.astype(int), variance.two)
-        )
-        return Products(keys, shared), square, Products(1 / keys, 1 / shared), variance
-
-    @cached_property
-    def _counts(self) -> Array:
-        if len(self.keys.tokens) == 1:
-            return np.full(self.queries.count, self.keys.tokens[0])
-        return self.queries.keys
+        square = Products(softmax_square(shared.one, variance.one), softmax_square(shared.two, variance.two))
+        return shared, square, plain, variance
 
     @cached_property
     def _grown(self) -> Products:
@@ -229,7 +241,7 @@ class Attending:
 
         def ratio(keys: Array, plain: Array, variance: Array) -> Array:
             first = plain * (1 - plain)
-            found = softmax_apart(keys.astype(int), variance)
+            found = softmax_apart(keys, variance)
             return np.divide(found, first, out=np.ones_like(first), where=first > 0)
 
         return Products(ratio(keys.one, plain.one, variance.one), ratio(keys.two, plain.two, variance.two))
@@ -238,16 +250,41 @@ class Attending:
     def _passing(self) -> Products:
         """Of one query and of two, what `_apart` is for the weights as they are."""
         passed, (_, square, plain, _) = self._passed, self._sharp
-        together = self._together(self.value, self.key)
+        together = self._values_by_keys
         left = np.divide(1 - square.one, 1 - plain.one, out=np.ones_like(plain.one), where=plain.one < 1)
-        gaps = left * np.sqrt(self._gap(self.value) * self._gap(self.key))
+        gaps = left * np.sqrt(self._values.gap * self._keys.gap)
         scatter = np.outer(gaps, gaps) / self.width
-        return Products(passed.one * np.diag(together) + np.diag(scatter), passed.two * together + scatter)
+        return Products(passed.one * together.diagonal() + scatter.diagonal(), passed.two * together + scatter)
 
-    @property
+    @cached_property
     def _draws(self) -> bool:
-        return bool(np.any(self.logits.one))
+        return bool(self.logits.one.any())
 
 
-def _as_products(gram: Array) -> Products:
-    return Products(np.diag(gram), gram)
+class _Seen(NamedTuple):
+    """Moments of keys' tokens, and means of them that queries see."""
+
+    of: Products
+    left: Array
+    """(K, S) Of the first token alone."""
+    right: Array
+    """(S, K) Of the second."""
+    mixed: Array
+    """(K, K) Of both."""
+    gap: Array
+    """(K,) Σ_j w_ij ‖x_j‖² less the mean's own square, of moments."""
+
+
+@lru_cache(maxsize=32)
+def _taken(queries: Places, keys: Places) -> Array:
+    """(K, S) What each single key has of all queries of a place."""
+    return queries.tokens[:, None] * keys.seen / keys.tokens
+
+
+@lru_cache(maxsize=32)
+def _shared(queries: Places, keys: Places) -> tuple[Products, Products, Array]:
+    """How many keys one query sees and two share, what Σ w² over them is without logits, and which sees no more."""
+    single = len(keys.tokens) == 1
+    counts = np.full(queries.count, int(keys.tokens[0])) if single else queries.keys.astype(int)
+    shared = np.minimum.outer(counts, counts)
+    return Products(counts, shared), Products(1 / counts, 1 / shared), np.less_equal.outer(counts, counts)

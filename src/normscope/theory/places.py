@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .mixing import Array, LinearMap, Products, make
+from .mixing import Array, Entry, LinearMap, Products, make
 
 MOST = 64
 """Places of a sequence: what attention costs grows with their cube."""
@@ -45,11 +45,7 @@ class Places:
         """Moments that may be the same at all places, as arrays."""
         one, two, apart = products
         pairs = (self.count, self.count)
-        return (
-            np.broadcast_to(one, pairs[:1]).astype(float),
-            np.broadcast_to(two, pairs).astype(float),
-            np.broadcast_to(apart, pairs).astype(float),
-        )
+        return _filled(one, pairs[:1]), _filled(two, pairs), _filled(apart, pairs)
 
     def gathered(self, gram: Array) -> Products:
         """Of the inner products of all tokens of a sequence, of which another one has the same."""
@@ -64,7 +60,9 @@ class Places:
 
     def means(self, one: Array, two: Array) -> Array:
         """(K, K) Of the products of two places' means over their tokens."""
-        return two + np.diag((one - np.diag(two)) / self.tokens)
+        found: Array = two.copy()
+        found.reshape(-1)[:: self.count + 1] += (one - two.diagonal()) / self.tokens
+        return found
 
     def mean(self, products: Products) -> Products:
         """Over all tokens, and over all pairs of them."""
@@ -72,14 +70,18 @@ class Places:
         n, total = self.tokens, self.total
         single = float(n @ one) / total
         pairs = total * (total - 1)
-        every = float(n @ self.means(one, two) @ n)
+        every = float(n @ two @ n + n @ (one - two.diagonal()))
         return Products(single, (every - total * single) / pairs if pairs else 0.0, float(n @ apart @ n) / total**2)
 
     def sum(self, left: Products, right: Products) -> tuple[float, float]:
         """Σ_ij left_ij right_ij over all tokens of a sequence, and over those of two sequences."""
-        n = self.tokens
-        within = self.means(left.one * right.one, left.two * right.two)
-        return float(n @ within @ n), float(n @ np.broadcast_to(left.apart * right.apart, within.shape) @ n)
+        n, two, far = self.tokens, left.two * right.two, left.apart * right.apart
+        within = n @ two @ n + n @ (left.one * right.one - two.diagonal())
+        return float(within), float(n @ far @ n if isinstance(far, np.ndarray) else far * n.sum() ** 2)
+
+
+def _filled(entry: Entry, shape: tuple[int, ...]) -> Array:
+    return entry if np.shape(entry) == shape else np.broadcast_to(entry, shape).astype(float)
 
 
 @lru_cache(maxsize=16)
