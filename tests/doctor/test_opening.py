@@ -108,7 +108,7 @@ def test_two_factors_of_zero_stay_closed_under_a_head_of_zeros_too(head):
 @pytest.mark.parametrize("loss", [None, lambda output: cross_entropy(output[0])], ids=["random targets", "own loss"])
 def test_a_head_that_the_loss_does_not_ask_for_is_not_judged(loss):
     of = looked_at(Pooled(), loss)
-    assert [s.measured.reaches_loss for _, s in of.sublayers()] == [True] * 8 + [False] * 2
+    assert [s.measured.reaches_loss for s in of.sublayers()] == [True] * 8 + [False] * 2
     assert found(of) == []
 
 

@@ -261,7 +261,7 @@ def test_what_rules_explain_stands_beside_what_they_found():
         title="A final norm is missing",
         explanation="The stream <grows> & nothing stops it.",
         reference="Xiong et al. 2020, section 3.2",
-        check=lambda patient: (),
+        faults=lambda patient: (),
     )
     text = Page(render_doctor(broken(), [rule])).text
     assert text.count("A final norm is missing") == 1

@@ -115,7 +115,7 @@ def diagnose(
         model=model,
         stacks=stacks,
         observed=measured,
-        dtype=next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()),
+        dtype=_dtype(model),
         optimizer=instance,
         loading=loading,
         wanted_placement=wanted_placement,
@@ -124,18 +124,7 @@ def diagnose(
         advice=advice,
     )
     watch("rules", 0, 1)
-    findings = lint(patient, silenced)
-    return Diagnosis(
-        target=target or type(model).__name__,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        stacks=stacks,
-        measured=measured,
-        findings=findings,
-        advice=advice,
-        silenced=tuple(silenced),
-        trained=trained,
-        rules=asked_rules(patient, silenced),
-    )
+    return _linted(patient, silenced, target, trained=trained)
 
 
 def structure(
@@ -157,18 +146,27 @@ def structure(
         model=model,
         stacks=stacks,
         observed=measured,
-        dtype=next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()),
+        dtype=_dtype(model),
         wanted_placement=wanted_placement,
         measured=False,
     )
+    return _linted(patient, silenced, target)
+
+
+def _dtype(model: nn.Module) -> torch.dtype:
+    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype())
+
+
+def _linted(patient: Patient, silenced: Collection[str], target: str, *, trained: bool = False) -> Diagnosis:
     return Diagnosis(
-        target=target or type(model).__name__,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        stacks=stacks,
-        measured=measured,
+        target=target or type(patient.model).__name__,
+        parameters=sum(parameter.numel() for parameter in patient.model.parameters()),
+        stacks=patient.stacks,
+        measured=patient.observed,
         findings=lint(patient, silenced),
-        advice=None,
+        advice=patient.advice,
         silenced=tuple(silenced),
+        trained=trained,
         rules=asked_rules(patient, silenced),
     )
 

@@ -10,7 +10,7 @@ from ...placement import SublayerKind
 from ..trace.flow import PRODUCTS, dominators, rearranged
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
-from ..trace.operations import Ref, TracedValue
+from ..trace.operations import Ref, TracedValue, walked
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -199,15 +199,12 @@ def _gains(graph: Graph, number: int) -> frozenset[int]:
 
 def _region(graph: Graph, output: int, stops: int) -> tuple[list[int], list[int]]:
     """All that a value is computed from, back to the first values among `stops`, and those."""
-    found, entries, todo = {output}, set(), [output]
-    while todo:
-        for number in graph.predecessors[todo.pop()]:
-            if stops >> number & 1:
-                entries.add(number)
-            elif number not in found:
-                found.add(number)
-                todo.append(number)
-    return sorted(found), sorted(entries)
+
+    def is_entry(number: int) -> bool:
+        return number != output and bool(stops >> number & 1)
+
+    reached = sorted(walked(output, lambda n: () if is_entry(n) else graph.predecessors[n]))
+    return [n for n in reached if not is_entry(n)], list(filter(is_entry, reached))
 
 
 def _computed(graph: Graph, whole: list[int], reads: list[int], memory: tuple[int, ...]) -> list[int]:

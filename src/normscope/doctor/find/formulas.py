@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ...placement.symbol import Symbol
 from ...placement.symbol import number as number_symbol
 from ..trace.graph import Factor, Graph, GraphStep
-from ..trace.operations import Origin
+from ..trace.operations import Origin, walked
 from .branches import Branch, InnerPlace
 from .segments import Segment, branch_factor, norms_sum, sum_of
 from .terms import Term, gained, normed, scaled
@@ -29,7 +29,8 @@ class FormulaOfStream:
 
     def term(self, number: int) -> Term:
         # Deep stacks are deeper than Python's stack: what comes first is made first.
-        for needed in self._order(number):
+        made_of = walked(number, lambda n: [inner for inner in self._arguments(n) if inner not in self._terms])
+        for needed in sorted(set(made_of) - self._terms.keys()):
             made = self._made(needed)
             self._terms[needed] = made if made.at >= 0 else replace(made, at=needed)
         return self._terms[number]
@@ -41,15 +42,6 @@ class FormulaOfStream:
             return self._combinations[number]
         step = self._graph.step(number)
         return step.sources if step else ()
-
-    def _order(self, number: int) -> list[int]:
-        found = {number} - self._terms.keys()
-        todo = list(found)
-        while todo:
-            new = [n for n in self._arguments(todo.pop()) if n not in found and n not in self._terms]
-            found.update(new)
-            todo += new
-        return sorted(found)
 
     def _made(self, number: int) -> Term:
         arguments = tuple(self._terms[n] for n in self._arguments(number))

@@ -13,6 +13,7 @@ from ..trace.graph import Factor, Graph
 from ..trace.lanes import apart
 from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
+from ..trace.operations import walked
 from .branches import Branch, find_branch
 from .formulas import FormulaOfStream
 from .surroundings import Surroundings, refined, surroundings
@@ -152,16 +153,14 @@ def _already(graph: Graph, leaf: int, skip: int) -> int:
 
     Of a leaf that only shifts the tokens of such a value that is all, and it is no branch.
     """
-    found, seen, todo = 0, {leaf}, [leaf]
-    while todo:
-        at = todo.pop()
-        if at != leaf and skip >> at & 1:
-            found |= graph.through_weights[at]
-        elif not graph.is_weight_product(graph.values[at]):
-            new = [n for n in graph.predecessors[at] if n not in seen]
-            seen.update(new)
-            todo += new
-    return found
+
+    def is_skip(number: int) -> bool:
+        return number != leaf and bool(skip >> number & 1)
+
+    made_of = walked(
+        leaf, lambda n: () if is_skip(n) or graph.is_weight_product(graph.values[n]) else graph.predecessors[n]
+    )
+    return reduce(or_, (graph.through_weights[n] for n in made_of if is_skip(n)), 0)
 
 
 def _weighs(graph: Graph, number: int) -> bool:
@@ -272,19 +271,12 @@ def _computed_together(graph: Graph, found: Sequence[Branch], values: int, reach
     """
     alike: dict[tuple[object, ...], int] = {}
     for branch in found:
-        key = branch.kind, tuple(_rearranged(graph, n) for n in branch.reads)
+        key = branch.kind, tuple(graph.under(n, "same") for n in branch.reads)
         alike[key] = alike.get(key, 0) | 1 << branch.output
     leaves = sum(1 << n for n in bits(values) if graph.step(n) is None)
     several = [some for some in alike.values() if some.bit_count() > 1]
     whole = ([n for n in bits(values) if reached[n] & leaves == some] for some in several)
     return [numbers[0] for numbers in whole if numbers]
-
-
-def _rearranged(graph: Graph, number: int) -> int:
-    """What a value is but another view of."""
-    while (step := graph.step(number)) is not None and step.kind == "same":
-        (number,) = step.sources
-    return number
 
 
 def _sources_of(graph: Graph, leaves: list[int]) -> int:
@@ -302,16 +294,7 @@ def _end(graph: Graph, join: int) -> int:
 
 
 def _norms_after(graph: Graph, number: int) -> set[int]:
-    found: set[int] = set()
-    todo = [number]
-    while todo:
-        at = todo.pop()
-        found.update(graph.norms_of.get(at, ()))
-        for consumer in graph.consumers[at]:
-            step = graph.step(consumer)
-            if step is not None and step.kind in ("same", "scale"):
-                todo.append(consumer)
-    return found
+    return {norm for at in (number, *graph.after(number, "same", "scale")) for norm in graph.norms_of.get(at, ())}
 
 
 def _named(norm: NormFunction, gain: Factor | None) -> tuple[str, float]:

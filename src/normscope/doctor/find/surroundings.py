@@ -3,6 +3,8 @@ sums on it that end a sub-layer, as with a convolution after attention: (z + con
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Literal
 
 from torch import nn
@@ -10,7 +12,7 @@ from torch import nn
 from ..trace.flow import bits
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
-from ..trace.operations import Trace, memory_of
+from ..trace.operations import Trace, memory_of, walked
 from .branches import Branch, BranchKind
 
 _Reader = Literal["norm", "weights", "output"]
@@ -52,30 +54,22 @@ def surroundings(
 
 def _joins_given(graph: Graph, source: int) -> bool:
     """Whether a source is first added to rows that are no data, such as learnt queries: that sum is a residual one."""
-    todo = [source]
-    while todo:
-        for consumer in graph.consumers[todo.pop()]:
-            value, step = graph.values[consumer], graph.step(consumer)
-            if step is None or step.kind not in ("same", "scale"):
-                continue
-            given = [graph.values[n].tensor for n in value.inputs if not graph.values[n].is_data]
-            if any(one.ndim > 1 and one.shape[-2:] == value.shape[-2:] for one in given):
-                return True
-            todo.append(consumer)
-    return False
+    return any(
+        given.tensor.ndim > 1 and given.shape[-2:] == graph.values[number].shape[-2:]
+        for number in graph.after(source, "same", "scale")
+        for given in (graph.values[n] for n in graph.values[number].inputs)
+        if not given.is_data
+    )
 
 
 def _is_normed(graph: Graph, number: int) -> bool:
     """Whether a value is made by sums, scales and rearrangement of what comes out of norms."""
-    seen, todo = {number}, [number]
-    while todo:
-        step = graph.step(todo.pop())
-        if step is None:
-            return False
-        new = [] if step.kind == "norm" else [source for source in step.sources if source not in seen]
-        seen.update(new)
-        todo += new
-    return True
+
+    def under(at: int) -> Sequence[int]:
+        step = graph.step(at)
+        return () if step is None or step.kind == "norm" else step.sources
+
+    return all(graph.step(at) is not None for at in walked(number, under))
 
 
 def _reader(graph: Graph, number: int, among: int) -> _Reader:
@@ -83,20 +77,15 @@ def _reader(graph: Graph, number: int, among: int) -> _Reader:
 
     among: the values through which to look, as bits; -1 for all of them.
     """
-    found: _Reader = "output"
-    seen, todo = {number}, [number]
-    while todo:
-        for consumer in graph.consumers[todo.pop()]:
-            if consumer in seen or not among >> consumer & 1:
-                continue
-            seen.add(consumer)
-            if consumer in graph.norms:
-                found = "norm"
-            elif graph.is_weight_product(graph.values[consumer]):
-                return "weights"
-            else:
-                todo.append(consumer)
-    return found
+
+    def onwards(at: int) -> Sequence[int]:
+        ends = at != number and (at in graph.norms or graph.is_weight_product(graph.values[at]))
+        return [] if ends else [n for n in graph.consumers[at] if among >> n & 1]
+
+    readers = list(walked(number, onwards))[1:]
+    if any(n not in graph.norms and graph.is_weight_product(graph.values[n]) for n in readers):
+        return "weights"
+    return "norm" if any(n in graph.norms for n in readers) else "output"
 
 
 def _cut(
@@ -144,19 +133,11 @@ def _crosses(graph: Graph, source: int, end: int) -> bool:
 
 def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:
     """Whether a value has values of streams in it that passed no weights: added in a way not seen as a sum."""
-    everything = 0
-    for some in values:
-        everything |= some
-    seen, todo = {source}, [source]
-    while todo:
-        at = todo.pop()
-        if everything >> at & 1:
-            return True
-        if not graph.is_weight_product(graph.values[at]):
-            new = [n for n in graph.predecessors[at] if n not in seen]
-            seen.update(new)
-            todo += new
-    return False
+    everything = reduce(or_, values, 0)
+    without_weights = walked(
+        source, lambda n: () if graph.is_weight_product(graph.values[n]) else graph.predecessors[n]
+    )
+    return any(everything >> at & 1 for at in without_weights)
 
 
 def _goes_around(graph: Graph, source: int, end: int) -> bool:
@@ -196,10 +177,10 @@ def refined(graph: Graph, found: Sequence[Branch], values: int, reached: list[in
     """
     outputs = {branch.output for branch in found}
     leaves = sum(1 << n for n in bits(values) if graph.step(n) is None)
-    read = {_root(graph, n) for branch in found for n in branch.reads}
+    read = {graph.under(n, *_ALONE, "norm") for branch in found for n in branch.reads}
     ends = []
     for branch in found:
-        first = _root(graph, branch.reads[0])
+        first = graph.under(branch.reads[0], *_ALONE, "norm")
         if len(branch.reads) > 1 or first not in outputs:
             continue
         pair = 1 << first | 1 << branch.output
@@ -210,13 +191,6 @@ def refined(graph: Graph, found: Sequence[Branch], values: int, reached: list[in
         if any(step.kind in ("sum", "mix") for n in _after(graph, end, values) if (step := graph.step(n)) is not None):
             ends.append(end)
     return ends
-
-
-def _root(graph: Graph, number: int) -> int:
-    """What a value is a multiple or a norm of."""
-    while (step := graph.step(number)) is not None and step.kind in (*_ALONE, "norm"):
-        (number,) = step.sources
-    return number
 
 
 def _goes_past(total: int, number: int, first: int, reached: list[int]) -> bool:

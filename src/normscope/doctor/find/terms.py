@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import fsum, isqrt
 from operator import attrgetter
 from typing import Literal
@@ -156,25 +157,15 @@ def _stopped(x: Term) -> Term:
     return x
 
 
-@sigmoid.register
-def _sigmoid(x: Term) -> Term:
+def _of_number(name: str, curve: Callable[[float], float], x: Term) -> Term:
+    """The curve of a number; of anything else that a formula takes it of, no more than its name."""
     if x.kind != "number" or x.factor is None:
-        return Term("other", (x,), text="sigmoid")
-    return Term("number", factor=replace(x.factor, value=sigmoid(x.factor.value)))
+        return Term("other", (x,), text=name)
+    return Term("number", factor=replace(x.factor, value=curve(x.factor.value)))
 
 
-@tanh.register
-def _tanh(x: Term) -> Term:
-    if x.kind != "number" or x.factor is None:
-        return Term("other", (x,), text="tanh")
-    return Term("number", factor=replace(x.factor, value=tanh(x.factor.value)))
-
-
-@silu.register
-def _silu(x: Term) -> Term:
-    if x.kind != "number" or x.factor is None:
-        return Term("other", (x,), text="silu")
-    return Term("number", factor=replace(x.factor, value=silu(x.factor.value)))
+for _name, _curve in {"sigmoid": sigmoid, "tanh": tanh, "silu": silu}.items():
+    _curve.register(Term, partial(_of_number, _name, _curve))
 
 
 @beside.register

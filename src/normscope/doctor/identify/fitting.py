@@ -14,7 +14,7 @@ from ..find.terms import Term
 from ..record import Sublayer
 from .candidates import SPOKEN_OF, Candidate, candidate, candidates, lane_blocks
 from .lanes import connected
-from .matching import Matching, matches, norms_left_out
+from .matching import matches, norms_left_out
 
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""
@@ -75,8 +75,7 @@ def choose(found: Sequence[_Fit], shape: StackShape, sublayers: int, *, mixing_k
 def _varies(placement: type[Placement], shape: StackShape) -> bool:
     """Whether the formula differs between kinds of sub-layers, between blocks, or between stacks of other depths."""
     deep, shallow = (candidate(placement, shape_with(shape, n), shape.kinds) for n in (DEEP, SHALLOW))
-    same = Matching().matches
-    return not deep.blocks or not all(same(segment, shallow.blocks[0]) for segment in deep.blocks)
+    return not deep.blocks or not all(matches(segment, shallow.blocks[0]) for segment in deep.blocks)
 
 
 def shape_with(shape: StackShape, blocks: int) -> StackShape:
@@ -85,10 +84,6 @@ def shape_with(shape: StackShape, blocks: int) -> StackShape:
         encoder_blocks=blocks if shape.encoder_blocks else 0,
         decoder_blocks=blocks if shape.decoder_blocks else 0,
     )
-
-
-_Comparisons = tuple[Matching, Matching]
-"""With the norms of queries and keys, and without them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +145,6 @@ class StreamFormula:
 
 def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list[_Fit]:
     """Every candidate that fits some sub-layer, the best first."""
-    comparisons = Matching(qk_norms=True), Matching(qk_norms=False)
     ends = observed.endings()
     found = []
     kinds_of = tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)
@@ -164,34 +158,34 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list
             continue
         if observed.lanes:
             expected = lane_blocks(each.placement, shape, kinds_of, observed.streams)  # type: ignore[arg-type]
-            fit = _fit_of_lanes(observed, each, expected, comparisons)
+            fit = _fit_of_lanes(observed, each, expected)
         else:
-            fit = _fit(observed, ends, each, comparisons)
+            fit = _fit(observed, ends, each)
         if fit.matched:
             found.append(fit)
     return sorted(found, key=lambda fit: fit.rank, reverse=True)
 
 
-def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, comparisons: _Comparisons) -> _Fit:
+def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate) -> _Fit:
     fit = _Fit(candidate=of)
     whole, blocks = _by_branches(of.whole), _by_branches(of.blocks)
     for segment in observed.segments[:-1]:
-        _match(fit, segment, whole, comparisons)
+        _match(fit, segment, whole)
     # What follows the last sum may be the placement's end, a norm that is not the placement's, or nothing.
     for stripped, end in enumerate(ends):
-        if _match(fit, end, blocks, comparisons):
+        if _match(fit, end, blocks):
             fit.ends_with_norm = bool(stripped)
-        elif not observed.ends_as_before and _match(fit, end, whole, comparisons):
+        elif not observed.ends_as_before and _match(fit, end, whole):
             fit.ends_with_norm = True
     fit.details = _details(observed, of, ends_with_norm=fit.ends_with_norm)
     return fit
 
 
-def _fit_of_lanes(observed: StreamFormula, of: Candidate, blocks: Sequence[Segment], comparisons: _Comparisons) -> _Fit:
+def _fit_of_lanes(observed: StreamFormula, of: Candidate, blocks: Sequence[Segment]) -> _Fit:
     fit = _Fit(candidate=of, ends_with_norm=any(ending.end.kind == "norm" for ending in observed.endings()[:-1]))
     expected = _by_branches(blocks)
     for segment in observed.lanes:
-        _match(fit, segment, expected, comparisons)
+        _match(fit, segment, expected)
     fit.details = _details(observed, of, ends_with_norm=fit.ends_with_norm)
     return fit
 
@@ -216,7 +210,7 @@ def _by_branches(segments: Sequence[Segment]) -> dict[tuple[int, ...], Segment]:
     return {tuple(branch.branch for branch in segment.branches): segment for segment in segments}
 
 
-def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment], comparisons: _Comparisons) -> bool:
+def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment]) -> bool:
     """Note in `fit` the branches of a segment that are as expected, and tell whether there are any."""
     numbers = tuple(branch.branch for branch in observed.branches)
     pairs: list[tuple[tuple[int, ...], Term | None]] = [(numbers, None)]
@@ -227,11 +221,11 @@ def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment
         if some not in expected or fit.matched >= set(some):
             continue
         # Where neither has norms of queries and keys, leaving them out would find the same again.
-        asked = comparisons if norms_left_out(observed) or norms_left_out(expected[some]) else comparisons[:1]
-        for comparison in asked:
-            if comparison.matches(observed, expected[some], only=only):
+        left_out = norms_left_out(observed) or norms_left_out(expected[some])
+        for qk_norms in (True, False) if left_out else (True,):
+            if matches(observed, expected[some], qk_norms=qk_norms, only=only):
                 fit.matched |= set(some)
-                fit.exact += len(some) * comparison.qk_norms
+                fit.exact += len(some) * qk_norms
                 done = True
                 break
     return done

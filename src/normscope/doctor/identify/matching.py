@@ -1,6 +1,6 @@
 """Whether an observed piece of a formula is that of a placement, up to what a model's arithmetic does not show.
 
-`Matching` decides that; an `Outline` parts a formula from its numbers, so that these can be compared on their own.
+An `Outline` parts a formula from its numbers, so that these can be compared on their own.
 """
 
 from collections.abc import Sequence
@@ -45,52 +45,45 @@ A registered formula is brought into its form once a process, and an observed on
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """Makes forms of terms that can be compared with each other."""
+def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True, only: Term | None = None) -> bool:
+    """Whether two segments compute the same from what they start from.
 
-    qk_norms: bool = True
-    """Whether norms of queries and keys count."""
+    qk_norms: whether norms of queries and keys count. only: one of several branches of `observed` that run side by
+    side; `expected` is then its own.
+    """
+    a = _form(observed, qk_norms, only)
+    b = _form(expected, qk_norms, None if only is None else expected.branches[0])
+    return a is not None and b is not None and _same(a, b)
 
-    def matches(self, observed: Segment, expected: Segment, *, only: Term | None = None) -> bool:
-        """Whether two segments compute the same from what they start from.
 
-        only: one of several branches of `observed` that run side by side; `expected` is then its own.
-        """
-        a = self.form(observed, only=only)
-        b = self.form(expected, only=None if only is None else expected.branches[0])
-        return a is not None and b is not None and self.same(a, b)
+def _form(segment: Segment, qk_norms: bool, only: Term | None) -> _NormalForm | None:
+    """A segment's end over its start; of branches that run side by side the sums' others than `only` are left out."""
+    made = _FORMS[qk_norms].setdefault(segment, {})
+    if id(only) not in made:
+        maker = _Maker(qk_norms, segment, only)
+        # Deep formulas are deeper than Python's stack: what comes first is made first.
+        for term in segment.terms:
+            if term.kind not in ("sum", "scale"):
+                maker.form(term)
+        made[id(only)] = maker.form(segment.end)
+    return made[id(only)]
 
-    def form(self, segment: Segment, *, only: Term | None = None) -> _NormalForm | None:
-        """A segment's end over its start.
 
-        only: of branches that run side by side the one that is looked at; the sums' others are left out.
-        """
-        made = _FORMS[self.qk_norms].setdefault(segment, {})
-        if id(only) not in made:
-            maker = _Maker(self, segment, only)
-            # Deep formulas are deeper than Python's stack: what comes first is made first.
-            for term in segment.terms:
-                if term.kind not in ("sum", "scale"):
-                    maker.form(term)
-            made[id(only)] = maker.form(segment.end)
-        return made[id(only)]
-
-    def same(self, observed: _NormalForm, expected: _NormalForm) -> bool:
-        """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
-        seen: set[tuple[int, int]] = set()
-        todo = [(observed, expected)]
-        while todo:
-            a, b = todo.pop()
-            if (id(a), id(b)) in seen:
-                continue
-            seen.add((id(a), id(b)))
-            if a.kind != b.kind or len(a.parts) != len(b.parts) or not all(map(_agree, a.factors, b.factors)):
-                return False
-            if not a.parts and a.structure != b.structure:
-                return False
-            todo += zip(a.parts, b.parts, strict=True)
-        return True
+def _same(observed: _NormalForm, expected: _NormalForm) -> bool:
+    """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
+    seen: set[tuple[int, int]] = set()
+    todo = [(observed, expected)]
+    while todo:
+        a, b = todo.pop()
+        if (id(a), id(b)) in seen:
+            continue
+        seen.add((id(a), id(b)))
+        if a.kind != b.kind or len(a.parts) != len(b.parts) or not all(map(_agree, a.factors, b.factors)):
+            return False
+        if not a.parts and a.structure != b.structure:
+            return False
+        todo += zip(a.parts, b.parts, strict=True)
+    return True
 
 
 def _agree(observed: Factor, expected: Factor) -> bool:
@@ -110,7 +103,7 @@ def _added(to: dict[tuple[Origin, bool], Factor], factor: Factor) -> dict[tuple[
 
 @dataclass(slots=True)
 class _Maker:
-    comparison: Matching
+    qk_norms: bool
     segment: Segment
     only: Term | None
     made: dict[int, _NormalForm | None] = field(default_factory=dict)
@@ -132,7 +125,7 @@ class _Maker:
             return None
         name: tuple[Any, ...] = (term.kind, term.text, term.inside)
         if term.kind == "branch":
-            inside = tuple(p for p in term.inside if self.comparison.qk_norms or p.name not in _OWN)
+            inside = tuple(p for p in term.inside if self.qk_norms or p.name not in _OWN)
             # Sub-layers are told apart by their order in the segment, not by their kind.
             place = 0 if self.only is not None else term.branch - self.segment.branches[0].branch
             name = ("branch", place, inside)
@@ -202,11 +195,6 @@ class _Maker:
         return self._sum(relative) or inner
 
 
-def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True) -> bool:
-    """Whether two segments compute the same from what they start from."""
-    return Matching(qk_norms).matches(observed, expected)
-
-
 def norms_left_out(segment: Segment) -> bool:
     """Whether a comparison without the norms of queries and keys leaves any out of this segment."""
     return any(place.name in _OWN for branch in segment.branches for place in branch.inside)
@@ -225,14 +213,14 @@ class Outline:
 def outline(segment: Segment) -> Outline | None:
     """A piece of a formula as its outline; None where a value in it is used twice, or a mean over depth is taken.
 
-    It is the form that `Matching` compares, so that kinds of sub-layers are left out, addends have one order, and what
+    It is the form that `matches` compares, so that kinds of sub-layers are left out, addends have one order, and what
     a norm takes in is divided by its branch's number, which a norm does not see.
     """
     # Only a formula that is a tree has one place for each number.
     used = [id(a) for term in segment.terms for a in term.arguments if a is not segment.start and a.kind != "source"]
     if len(set(used)) < len(used) or any(term.kind == "mix" for term in segment.terms):
         return None
-    form = Matching().form(segment)
+    form = _form(segment, True, None)
     return None if form is None else _applied("=", [_outlined(_ONE, form)])
 
 

@@ -107,7 +107,7 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
         placement=placement,
         scaled_placement="" if placement else commonest([sub.scaled_placement for sub in of_blocks]),
         norm=norm,
-        norm_epsilon=commonest_number(epsilons),
+        norm_epsilon=max(epsilons, key=epsilons.count, default=None),
         final_norm=final_norm,
         embedding_norm=observed.embedding_norm,
         width=stream.width,
@@ -166,11 +166,6 @@ def _early(stream: Stream, piece: Segment) -> list[Sublayer]:
             )
         )
     return found
-
-
-def commonest_number(numbers: Sequence[float]) -> float | None:
-    """The number that comes most often, None of none."""
-    return max(numbers, key=list(numbers).count) if numbers else None
 
 
 def _common_module(names: Sequence[str]) -> str:

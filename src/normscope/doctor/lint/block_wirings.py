@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...report.words import kind_name
 from ..find.terms import Term
 from ..record import Stack, Sublayer
+from ..trace.operations import walked
 from .structure import in_blocks
 
 
@@ -101,7 +103,7 @@ def _written(stack: Stack, place: int) -> list[_Block] | None:
             return None
         blocks.setdefault(key, _Block()).sublayers.append(sublayer)
         owner[id(sublayer.formula.branch)] = key
-        words[id(sublayer.formula.branch)] = sublayer.kind.replace("_", "-")
+        words[id(sublayer.formula.branch)] = kind_name(sublayer.kind)
     norms = {use.at: _split(use.parameters[0], place) for use in stack.norm_uses if use.parameters}
     several = Counter(name for _, name in set(norms.values()))
     for term in _all_terms(stack):
@@ -194,20 +196,9 @@ class _Writer:
 
     def _is_foreign(self, end: Term) -> bool:
         """Whether a value is made of nothing of this block."""
-        todo = [end]
-        while todo:
-            term = todo[-1]
-            if id(term) in self._foreign:
-                todo.pop()
-                continue
-            if self._owner.get(id(term)) == self._key:
-                self._foreign[id(term)] = False
-            elif term.kind == "branch":
-                self._foreign[id(term)] = True
-            elif unknown := [one for one in term.arguments if id(one) not in self._foreign]:
-                todo += unknown
-            else:
-                self._foreign[id(term)] = all(self._foreign[id(one)] for one in term.arguments)
+        if id(end) not in self._foreign:
+            made_of = walked(end, lambda term: () if term.kind == "branch" else term.arguments)
+            self._foreign[id(end)] = all(self._owner.get(id(term)) != self._key for term in made_of)
         return self._foreign[id(end)]
 
 

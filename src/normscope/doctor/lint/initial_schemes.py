@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ...report.words import kind_name
 from ..record import Stack
 from .initial_weights import SublayerMatrices, WeightMatrix, matrices_of
 from .patient import Patient
@@ -125,7 +126,7 @@ def drawn_alike(patient: Patient, stack: Stack) -> list[DrawnAlike]:
 
 
 def _purposes(matrices: SublayerMatrices, kind: str) -> Iterator[tuple[str, bool, WeightMatrix, int]]:
-    of = kind.replace("_", "-")
+    of = kind_name(kind)
     for number, matrix in enumerate(matrices.projections):
         parts = sum(one.parameter == matrix.parameter for one in matrices.projections)
         yield f"{_ORDINALS[number]} {of} projections", False, matrix, parts

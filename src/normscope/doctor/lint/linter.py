@@ -1,7 +1,7 @@
 """All rules of the linter in one order: asked in turn, but for those that a project has silenced in pyproject.toml."""
 
 import difflib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,9 @@ from .checks import (
     repeats,
     schemes,
     signal,
-    states,
     streams,
     sums,
-    tables,
     training,
-    way,
     wiring,
 )
 from .patient import Patient
@@ -34,11 +31,11 @@ from .rule import Rule
 RULES: tuple[Rule, ...] = (
     sums.lost_residual,
     sums.unused_parameters,
-    way.detached_skips,
+    repeats.detached_skips,
     repeats.shared_blocks,
     repeats.depth_unlike_configuration,
-    way.positions_again,
-    way.random_in_evaluation,
+    repeats.positions_again,
+    repeats.random_in_evaluation,
     norms.missing_final_norm,
     norm_uses.double_final_norm,
     norm_uses.shared_norm,
@@ -71,8 +68,8 @@ RULES: tuple[Rule, ...] = (
     likes.uneven_blocks,
     attention.attention_saturated,
     attention.attention_scale,
-    states.frozen_unlike_others,
-    states.precision_unlike_others,
+    likes.frozen_unlike_others,
+    likes.precision_unlike_others,
     signal.dead_sublayers,
     signal.nonfinite_gradients,
     streams.amplified_stream,
@@ -80,8 +77,8 @@ RULES: tuple[Rule, ...] = (
     streams.drifting_stream,
     signal.embedding_swamps_blocks,
     signal.embedding_too_large,
-    tables.embedding_scaled_twice,
-    tables.unequal_tables,
+    gains.embedding_scaled_twice,
+    gains.unequal_tables,
     gates.dead_gates,
     gates.gate_start,
     gates.saturated_gates,
@@ -90,7 +87,7 @@ RULES: tuple[Rule, ...] = (
     norms.norm_epsilon,
     optimizer.decayed_norms,
     optimizer.unheld_norms,
-    states.optimizer_unlike_others,
+    likes.optimizer_unlike_others,
     optimizer.clip_hides_rate,
     optimizer.rate_out_of_range,
 )
@@ -119,29 +116,8 @@ def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[Asked
     silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
     """
     check_silenced(silenced)
-    return tuple(_asked(rule, patient, silenced) for rule in RULES)
-
-
-def _asked(rule: Rule, patient: Patient, silenced: Collection[str]) -> AskedRule:
-    reasons = (
-        [_SILENCED] if rule.id in silenced else [reason for need in _needs(rule, patient) if (reason := need(patient))]
-    )
-    return AskedRule(id=rule.id, asked=not reasons, reason=" and ".join(reasons))
-
-
-def _needs(rule: Rule, patient: Patient) -> tuple[Callable[[Patient], str], ...]:
-    """Weights come first: without them nothing else can be looked for."""
-    if patient.nonfinite and not rule.bears_nonfinite:
-        return (_finite_weights,)
-    return rule.needs if patient.measured or rule.of_structure else (_weights,)
-
-
-def _weights(patient: Patient) -> str:
-    return "it needs weights"
-
-
-def _finite_weights(patient: Patient) -> str:
-    return "some weights are infinite or NaN"
+    reasons = {rule.id: [_SILENCED] if rule.id in silenced else rule.lacking(patient) for rule in RULES}
+    return tuple(AskedRule(id=id, asked=not why, reason=" and ".join(why)) for id, why in reasons.items())
 
 
 _SILENCED = "it was silenced"

@@ -51,9 +51,9 @@ class Patient:
     measured: bool = True
     """False where the structure alone is known: `observed` has no numbers then."""
 
-    def sublayers(self) -> Iterator[tuple[Stack, Sublayer]]:
-        """Every sub-layer with its stack."""
-        return ((stack, sublayer) for stack in self.stacks for sublayer in stack.sublayers)
+    def sublayers(self) -> Iterator[Sublayer]:
+        """Those of all stacks."""
+        return (sublayer for stack in self.stacks for sublayer in stack.sublayers)
 
 
 def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -166,17 +166,14 @@ def parameters_by_name(patient: Patient) -> Mapping[str, Tensor]:
     return dict(patient.model.named_parameters(remove_duplicate=False))
 
 
-BranchSite = tuple[Stack, Sublayer]
-
-
-def is_closed(place: BranchSite) -> bool:
+def is_closed(of: Sublayer) -> bool:
     """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any usual dtype."""
-    return place[1].measured.branch_square <= 1e-14 * place[1].measured.stream_square
+    return of.measured.branch_square <= 1e-14 * of.measured.stream_square
 
 
-def is_shut_by_gate(place: BranchSite) -> bool:
+def is_shut_by_gate(of: Sublayer) -> bool:
     """Whether it adds nothing because it is multiplied by 0."""
-    return is_closed(place) and place[1].branch_scale == 0
+    return is_closed(of) and of.branch_scale == 0
 
 
 def was_differentiated(patient: Patient) -> bool:
@@ -193,15 +190,15 @@ def gets_gradient(patient: Patient, name: str) -> bool:
     return not was_differentiated(patient) or seen.gradient_norms.get(name, 0.0) != 0 or name in seen.opening
 
 
-def trained_in(patient: Patient, place: BranchSite) -> list[str]:
+def trained_in(patient: Patient, of: Sublayer) -> list[str]:
     """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
     weights = parameters_by_name(patient)
-    return [name for name in place[1].measured.parameters if name in weights and weights[name].requires_grad]
+    return [name for name in of.measured.parameters if name in weights and weights[name].requires_grad]
 
 
-def branch_names(places: Sequence[BranchSite]) -> str:
+def branch_names(sublayers: Iterable[Sublayer]) -> str:
     """Their paths for a report."""
-    return listed(sublayer.name for _, sublayer in places)
+    return listed(sublayer.name for sublayer in sublayers)
 
 
 # What rules need: each function returns the reason why the patient lacks it, as a clause, or "" where it has it.

@@ -8,6 +8,18 @@ from .patient import Patient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What a rule yields: a finding without the rule's own id and severity, which the rule adds."""
+
+    where: str
+    """As `Finding` has these."""
+    message: str
+    fix: str
+    severity: Severity | None = None
+    """None for the rule's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One thing that can be wrong."""
 
@@ -21,7 +33,7 @@ class Rule:
     """Why it matters, in a sentence or two."""
     reference: str
     """Paper and section, or a public issue where it happened."""
-    check: Callable[[Patient], Iterator[Finding]]
+    faults: Callable[[Patient], Iterable[Fault]]
     needs: tuple[Callable[[Patient], str], ...] = ()
     """What the patient must have for the rule to be asked, of those in `needs.py`."""
     of_structure: bool = False
@@ -29,17 +41,24 @@ class Rule:
     bears_nonfinite: bool = False
     """Whether it can be asked where weights are infinite or NaN, and measurements are of 0 in their place."""
 
+    def lacking(self, patient: Patient) -> list[str]:
+        """Why it cannot be asked about a patient, as clauses. Without weights nothing else is looked for."""
+        if patient.nonfinite and not self.bears_nonfinite:
+            return ["some weights are infinite or NaN"]
+        if not patient.measured and not self.of_structure:
+            return ["it needs weights"]
+        return [reason for need in self.needs if (reason := need(patient))]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """What a rule yields: a finding without the rule's own id and severity, which the rule adds."""
-
-    where: str
-    """As `Finding` has these."""
-    message: str
-    fix: str
-    severity: Severity | None = None
-    """None for the rule's own."""
+    def check(self, patient: Patient) -> Iterator[Finding]:
+        """What it finds; nothing where it cannot be asked."""
+        for fault in [] if self.lacking(patient) else self.faults(patient):
+            yield Finding(
+                id=self.id,
+                severity=fault.severity or self.severity,
+                where=fault.where,
+                message=fault.message,
+                fix=fault.fix,
+            )
 
 
 def rule(
@@ -55,27 +74,14 @@ def rule(
 ) -> Callable[[Callable[[Patient], Iterable[Fault]]], Rule]:
     """Make a rule of the generator below, which yields the faults of a patient. The fields are those of `Rule`."""
 
-    def made(faults: Callable[[Patient], Iterable[Fault]]) -> Rule:
-        def check(patient: Patient) -> Iterator[Finding]:
-            for fault in faults(patient):
-                yield Finding(
-                    id=id,
-                    severity=fault.severity or severity,
-                    where=fault.where,
-                    message=fault.message,
-                    fix=fault.fix,
-                )
-
-        return Rule(
-            id=id,
-            severity=severity,
-            title=title,
-            explanation=why,
-            reference=reference,
-            check=check,
-            needs=needs,
-            of_structure=of_structure,
-            bears_nonfinite=bears_nonfinite,
-        )
-
-    return made
+    return lambda faults: Rule(
+        id=id,
+        severity=severity,
+        title=title,
+        explanation=why,
+        reference=reference,
+        faults=faults,
+        needs=needs,
+        of_structure=of_structure,
+        bears_nonfinite=bears_nonfinite,
+    )

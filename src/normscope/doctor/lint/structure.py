@@ -8,6 +8,7 @@ from ..find.terms import Term, normed
 from ..identify.candidates import SPOKEN_OF, Candidate, candidate
 from ..identify.matching import matches
 from ..record import Stack, Sublayer
+from ..trace.operations import walked
 from .patient import Patient
 
 
@@ -56,15 +57,8 @@ def wanted(patient: Patient, number: int, name: str | None = None) -> Candidate 
 
 def is_normed(term: Term) -> bool:
     """Whether a value is made by sums and scales of what comes out of norms."""
-    seen, todo = {id(term)}, [term]
-    while todo:
-        at = todo.pop()
-        if at.kind not in ("norm", "sum", "scale"):
-            return False
-        new = [] if at.kind == "norm" else [a for a in at.arguments if id(a) not in seen]
-        seen.update(map(id, new))
-        todo += new
-    return True
+    made_of = walked(term, lambda at: at.arguments if at.kind in ("sum", "scale") else ())
+    return all(at.kind in ("norm", "sum", "scale") for at in made_of)
 
 
 def ends_in_norm(patient: Patient, number: int) -> str | None:

@@ -21,6 +21,7 @@ from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, Ref, TracedValue
+from .norms import places_along
 from .parameters import size_of
 from .recipe import matrix_gain
 
@@ -218,9 +219,8 @@ def _keeps_last(graph: Graph, softmax: int, number: int) -> bool:
 def _runs_along(graph: Graph, softmax: int, read: int, axis: int, over: int) -> bool:
     """Whether one axis of the softmax is the one that a later rearrangement of it is summed over."""
     shape = graph.values[softmax].shape
-    counted = torch.arange(shape[axis], dtype=torch.float32)
-    index = counted.reshape([-1 if n == axis else 1 for n in range(len(shape))]).expand(shape).contiguous()
-    made = graph.trace.again({softmax: index.to(graph.values[softmax].tensor)}, read)
+    places = places_along(shape, axis).to(graph.values[softmax].tensor)
+    made = graph.trace.again({softmax: places}, read)
     return made.shape[over] == shape[axis] > 1 and bool((made.diff(dim=over) == 1).all())
 
 
@@ -335,19 +335,10 @@ def _unnormed(graph: Graph, products: Mapping[str, int]) -> tuple[str, ...]:
     sources: dict[str, int] = {}
     bare: dict[str, int] = {}
     for side, product in products.items():
-        number = graph.predecessors[product][0]
-        while (step := graph.step(number)) is not None and step.kind in ("same", "scale"):
-            (number,) = step.sources
-        if step is not None and step.kind == "norm":
-            sources[side] = _viewed(graph, step.sources[0])
-        bare[side] = number
+        bare[side] = number = graph.under(graph.predecessors[product][0], "same", "scale")
+        if (step := graph.step(number)) is not None and step.kind == "norm":
+            sources[side] = graph.under(step.sources[0], "same", "scale")
     return tuple(side for side, number in bare.items() if side not in sources and number in sources.values())
-
-
-def _viewed(graph: Graph, number: int) -> int:
-    while (step := graph.step(number)) is not None and step.kind in ("same", "scale"):
-        (number,) = step.sources
-    return number
 
 
 def _mask(weights: Tensor, rows: Tensor, itself: bool, padding_BK: Tensor | None) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _features(graph: Graph, number: int) -> int | None:
 def _operands(graph: Graph, number: int) -> Iterator[tuple[int, ...]]:
     """For each product with a matrix that reads a value as it is, scaled or rearranged: the dimensions it contracts."""
     shape = graph.values[number].shape
-    todo: list[tuple[int, list[Tensor]]] = [(number, [_places(shape, at) for at in range(len(shape))])]
+    todo: list[tuple[int, list[Tensor]]] = [(number, [places_along(shape, at) for at in range(len(shape))])]
     while todo:
         at, places = todo.pop()
         for consumer in graph.consumers[at]:
@@ -89,7 +89,7 @@ def _operands(graph: Graph, number: int) -> Iterator[tuple[int, ...]]:
                 todo.append((consumer, places))
 
 
-def _places(shape: torch.Size, dimension: int) -> Tensor:
+def places_along(shape: torch.Size, dimension: int) -> Tensor:
     """Of every entry its place along a dimension."""
     along = [1] * len(shape)
     along[dimension] = -1

@@ -11,7 +11,7 @@ from ..find.streams import Stream
 from ..trace.flow import PRODUCTS, REARRANGING, bits
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED
-from ..trace.operations import Origin, TracedValue, memory_of, names_by_memory
+from ..trace.operations import Origin, TracedValue, memory_of, names_by_memory, walked
 from .sums import BranchSum
 
 _DRAWN = frozenset({"bernoulli", "native_dropout", "uniform", "rand", "rand_like", "normal", "randn", "randn_like"})
@@ -29,18 +29,14 @@ def skip_is_stopped(graph: Graph, stream: Stream, found: BranchSum) -> bool:
 
 def _ways_back(graph: Graph, found: BranchSum, before: set[int]) -> Iterator[bool]:
     """For every way from a sum back to an earlier one, whether a gradient is stopped on it."""
-    start = (found.sum, False)
-    seen, todo = {start}, [start]
-    while todo:
-        number, stopped = todo.pop()
-        if number in before:
-            yield stopped
-            continue
-        step = graph.step(number)
+
+    def back(place: tuple[int, bool]) -> list[tuple[int, bool]]:
+        number, stopped = place
+        step = None if number in before else graph.step(number)
         stopped = stopped or graph.values[number].op == "detach"
-        new = [(n, stopped) for n in (step.sources if step else ())]
-        todo += [place for place in new if place not in seen]
-        seen.update(new)
+        return [(n, stopped) for n in (step.sources if step else ())]
+
+    return (stopped for number, stopped in walked((found.sum, False), back) if number in before)
 
 
 def precision(graph: Graph, branch: Branch) -> torch.dtype | None:

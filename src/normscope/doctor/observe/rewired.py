@@ -86,9 +86,7 @@ def _sublayer(graph: Graph, of: BranchSum, branch: Branch, *, pre: bool) -> _Sub
     if not pre:
         (norm,) = graph.norms_of.get(of.sum, [])
         return _Sublayer(graph=graph, sum=of, reads=of.stream, into_norm=of.sum, norm=with_gain(graph, norm))
-    (norm,) = branch.reads
-    while (step := graph.step(norm)) is not None and step.kind in ("same", "scale"):
-        (norm,) = step.sources
+    norm = graph.under(branch.reads[0], "same", "scale")
     if norm not in graph.norms:
         raise ValueError("a sub-layer reads no norm")
     gained = with_gain(graph, norm)

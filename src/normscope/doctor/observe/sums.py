@@ -73,20 +73,15 @@ class Sums:
         own = next(n for n, origin in holding.items() if origin == branch.output)
         if top in self._graph.mixtures:
             others = tuple(n for n in addends if n != own)
-            return BranchSum(sum=top, addend=own, addends=addends, skips=others, stream=self._mean_read(branch))
+            # The mean over depth that a branch reads, before its norm.
+            read = self._graph.under(branch.reads[0], *LIGHT)
+            return BranchSum(sum=top, addend=own, addends=addends, skips=others, stream=read)
         skips = tuple(n for n in addends if n not in holding) or tuple(n for n in addends if n != own) or (own,)
-        read = [n for n in skips if any(self._graph.depends(at, n) for at in branch.reads)]
-        stream = max(read or skips)
+        of_branch = [n for n in skips if any(self._graph.depends(at, n) for at in branch.reads)]
+        stream = max(of_branch or skips)
         if connection := self._graph.connections.made.get(stream):
             stream = rearranged(self._graph, connection.source)
         return BranchSum(sum=top, addend=own, addends=addends, skips=skips, stream=stream)
-
-    def _mean_read(self, branch: Branch) -> int:
-        """The mean over depth that a branch reads, before its norm."""
-        number = branch.reads[0]
-        while (step := self._graph.step(number)) and step.kind in LIGHT:
-            (number,) = step.sources
-        return number
 
     def _tops(self, output: int) -> list[int]:
         """The sums that a branch goes into first, each extended by the sums that it alone goes into."""

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from ...files import write_over
 from ...report.explore.encode import panels_explorer
 from ...report.explore.script import environment, scripted
 from ...report.svg import Picture, inlined
 from ...report.words import Tone, counted, kind_name, learning_rate
+from ..lint.rule import Rule
 from ..record import Stack, StackTheory, SublayerMeasurements
 from ..result import Record, Severity
 from .advice_words import OUTCOMES
@@ -59,19 +59,6 @@ _COLUMNS: tuple[_Column, ...] = (
 """What was measured and what theory says of it, in the order of the table's columns."""
 _THEORY = " Dashed: the mean-field prediction"
 _FITTED = ", whose one factor for the whole stack is fitted"
-
-
-class RuleText(Protocol):
-    """What is known about a rule beside what it finds."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def explanation(self) -> str: ...
-    @property
-    def reference(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +111,7 @@ class HistorySection:
 
 
 def write_doctor_page(
-    diagnosis: Record, path: Path, rules: Iterable[RuleText] = (), history: HistorySection | None = None
+    diagnosis: Record, path: Path, rules: Iterable[Rule] = (), history: HistorySection | None = None
 ) -> None:
     """Write the page to the file `path`, complete or not at all.
 
@@ -134,7 +121,7 @@ def write_doctor_page(
     write_over(path, render_doctor(diagnosis, rules, history))
 
 
-def render_doctor(diagnosis: Record, rules: Iterable[RuleText] = (), history: HistorySection | None = None) -> str:
+def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: HistorySection | None = None) -> str:
     """Return the page as text; the same diagnosis gives the same bytes."""
     jinja = environment()
     jinja.filters |= {

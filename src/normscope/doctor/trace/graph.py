@@ -1,6 +1,8 @@
 """A recorded forward pass with its norms and means over depth, and the steps that only add, scale or norm."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import nan
 from typing import Any, Literal
 
@@ -12,7 +14,7 @@ from .flow import REARRANGING, Flow
 from .lanes import token_weights
 from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
-from .operations import Origin, Ref, Trace, TracedValue
+from .operations import Origin, Ref, Trace, TracedValue, walked
 from .other_sums import blends, stacked_sums
 
 
@@ -91,6 +93,20 @@ class Graph(Flow):
             value = self.values[number]
             self._steps[number] = self._light(value) if value.is_data else None
         return self._steps[number]
+
+    def under(self, number: int, *kinds: str) -> int:
+        """What a value is made from, each time from one other, by steps of these kinds alone."""
+        while (step := self.step(number)) is not None and step.kind in kinds:
+            (number,) = step.sources
+        return number
+
+    def after(self, number: int, *kinds: str) -> Iterator[int]:
+        """All that is made from a value by steps of these kinds alone."""
+
+        def onwards(at: int) -> list[int]:
+            return [n for n in self.consumers[at] if (step := self.step(n)) is not None and step.kind in kinds]
+
+        return islice(walked(number, onwards), 1, None)
 
     def _light(self, value: TracedValue) -> GraphStep | None:
         if value.number in self.norms:

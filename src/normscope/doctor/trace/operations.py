@@ -1,13 +1,26 @@
 """Every tensor operation of one forward pass, as a graph whose parts can be computed again with other values."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
+
+_Node = TypeVar("_Node", bound=Hashable)
+
+
+def walked(start: _Node, onwards: Callable[[_Node], Iterable[_Node]]) -> Iterator[_Node]:
+    """A node and all that `onwards` leads to from it, each once and after one that leads to it."""
+    seen, todo = {start}, [start]
+    while todo:
+        at = todo.pop()
+        yield at
+        new = [node for node in dict.fromkeys(onwards(at)) if node not in seen]
+        seen.update(new)
+        todo += new
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +146,8 @@ class Trace:
 
     def leaves(self, number: int) -> list[TracedValue]:
         """What a value is computed from that no operation made; itself where none made it."""
-        found, seen, todo = [], {number}, [number]
-        while todo:
-            value = self.values[todo.pop()]
-            if value.op == "leaf":
-                found.append(value)
-            new = [n for n in value.inputs if n not in seen]
-            seen.update(new)
-            todo += new
-        return found
+        numbers = walked(number, lambda n: self.values[n].inputs)
+        return [value for n in numbers if (value := self.values[n]).op == "leaf"]
 
     def again(self, replaced: Mapping[int, Tensor], wanted: int) -> Tensor:
         """The value `wanted`, computed again with other tensors for some values and the recorded ones for the rest."""
@@ -153,14 +159,7 @@ class Trace:
     def _between(self, sources: Mapping[int, Tensor], wanted: int) -> list[int]:
         """Numbers of what depends on any of the sources and is needed for `wanted`, in order."""
         first = min(sources)
-        needed, todo = {wanted}, [wanted]
-        while todo:
-            number = todo.pop()
-            if number in sources:
-                continue
-            new = [n for n in self.values[number].inputs if n >= first and n not in needed]
-            needed.update(new)
-            todo += new
+        needed = set(walked(wanted, lambda n: () if n in sources else [m for m in self.values[n].inputs if m >= first]))
         changed = set(sources)
         for number in sorted(needed - changed):
             if changed.intersection(self.values[number].inputs):

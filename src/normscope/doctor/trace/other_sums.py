@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from .flow import REARRANGING, STACKING, Flow, rearranged
-from .operations import Call, Origin, Ref, Trace, TracedValue
+from .operations import Call, Origin, Ref, Trace, TracedValue, walked
 
 _REDUCING = frozenset({"sum", "mean", "bmm", "mm", "mv"})
 _ON_THE_WAY = _REDUCING | REARRANGING | {"mul", "div"}
@@ -167,14 +167,8 @@ def _is_rest(flow: Flow, number: int, gate: int) -> bool:
 
 def _matrices(flow: Flow, number: int) -> frozenset[int]:
     """The numbers of the matrices that a value is made with last."""
-    found, seen, todo = set[int](), {number}, [number]
-    while todo:
-        value = flow.values[todo.pop()]
-        if flow.is_weight_product(value):
-            given = [n for n in value.inputs if not flow.values[n].is_data and flow.values[n].tensor.ndim > 1]
-            found.update(leaf.number for n in given for leaf in flow.trace.leaves(n))
-            continue
-        new = [n for n in flow.predecessors[value.number] if n not in seen]
-        seen.update(new)
-        todo += new
-    return frozenset(found)
+    way = walked(number, lambda n: () if flow.is_weight_product(flow.values[n]) else flow.predecessors[n])
+    last = [n for n in way if flow.is_weight_product(flow.values[n])]
+    inputs = [flow.values[n] for product in last for n in flow.values[product].inputs]
+    given = [one.number for one in inputs if not one.is_data and one.tensor.ndim > 1]
+    return frozenset(leaf.number for n in given for leaf in flow.trace.leaves(n))

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from statistics import fmean
 
 from ...observe.parameters import FLAT
-from ...record import Stack
+from ...record import Stack, Sublayer
 from ...result import Severity
 from ...trace.operations import Origin
 from ..patient import (
-    BranchSite,
     Patient,
     at_initialisation,
     branch_names,
@@ -21,6 +20,7 @@ from ..patient import (
     parameters_by_name,
 )
 from ..rule import Fault, rule
+from ..structure import in_blocks
 
 
 @rule(
@@ -33,11 +33,12 @@ from ..rule import Fault, rule
 )
 def dead_gates(patient: Patient) -> Iterator[Fault]:
     """Gates that start at 0 are fine as long as they can leave it; this is about those that cannot."""
-    shut = [place for place in patient.sublayers() if is_shut_by_gate(place)]
-    dead: dict[str, list[BranchSite]] = {}
-    for place in shut:
-        if why := _why_dead(patient, place):
-            dead.setdefault(why, []).append(place)
+    opening: list[Sublayer] = []
+    dead: dict[str, list[Sublayer]] = {}
+    for stack in patient.stacks:
+        for sublayer in filter(is_shut_by_gate, stack.sublayers):
+            why = _why_dead(patient, stack, sublayer)
+            (dead.setdefault(why, []) if why else opening).append(sublayer)
     for why, places in dead.items():
         yield Fault(
             where=branch_names(places),
@@ -45,11 +46,10 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
             fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
             ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
         )
-    opening = [place for place in shut if not any(place in places for places in dead.values())]
     # Placements with a scheduled factor are known; a buffer at 0 in any other formula is a gate that nothing trains.
-    unknown = [place for place in opening if place[1].measured.shut_by and not place[1].placement]
+    unknown = [one for one in opening if one.measured.shut_by and not one.placement]
     if unknown:
-        by = listed(name for _, sublayer in unknown for name in sublayer.measured.shut_by)
+        by = listed(name for one in unknown for name in one.measured.shut_by)
         yield Fault(
             severity=Severity.WARNING,
             where=branch_names(unknown),
@@ -57,9 +57,9 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
             f"moves it, and no registered placement has one here: {by}",
             fix="make the gate an nn.Parameter; where a schedule of your own moves it, silence the rule",
         )
-    opening = [place for place in opening if place not in unknown]
+    opening = [one for one in opening if one not in unknown]
     if opening:
-        held = sum(not _is_trained(place) for place in opening)
+        held = sum(not _is_trained(one) for one in opening)
         yield Fault(
             severity=Severity.INFO,
             where=branch_names(opening),
@@ -69,21 +69,20 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
         )
 
 
-def _is_trained(place: BranchSite) -> bool:
-    gate = place[1].formula.gate
+def _is_trained(of: Sublayer) -> bool:
+    gate = of.formula.gate
     return gate is not None and gate.origin == Origin.TRAINABLE
 
 
-def _why_dead(patient: Patient, place: BranchSite) -> str:
+def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
     """Why the gate of a branch stays at 0, as a sentence; "" where it may leave it."""
-    stack, found = place
-    if not _is_trained(place):
+    if not _is_trained(of):
         # A buffer may follow a schedule, as the branch's factor of BranchNorm does.
-        gate = found.formula.gate
+        gate = of.formula.gate
         return "The factor is no trainable parameter" if gate is None or gate.is_constant else ""
-    near = _nearest(patient, stack, found.name)
+    near = _nearest(patient, stack, of.name)
     moved = [name for name in near if gets_gradient(patient, name)]
-    if not near or not place[1].measured.reaches_loss:
+    if not near or not of.measured.reaches_loss:
         return ""
     if not moved:
         return "The gradient of their gates is exactly 0"
@@ -127,14 +126,12 @@ _STARTS_LARGE = 3.0
 )
 def gate_start(patient: Patient) -> Iterator[Fault]:
     """Trained factors of all branches that start at 1, beside what their depth asks for."""
-    if not at_initialisation(patient):
-        return
     for stack in patient.stacks:
-        places = [(stack, one) for one in stack.sublayers if one.block > 0]
-        scales = [abs(one.branch_scale or 0.0) for _, one in places if _is_trained((stack, one))]
+        places = in_blocks(stack)
+        scales = [abs(one.branch_scale or 0.0) for one in places if _is_trained(one)]
         if len(scales) < len(places) or not scales or not all(map(math.isfinite, scales)):
             continue
-        vectors = all(one.formula.gate is not None and one.formula.gate.vector for _, one in places)
+        vectors = all(one.formula.gate is not None and one.formula.gate.vector for one in places)
         # Gates without norms are ReZero's; those beside norms are LayerScale's where they are vectors.
         wanted = _layer_scale(stack.blocks) if stack.norm else 0.0
         found = math.exp(fmean(math.log(scale) for scale in scales)) if min(scales) > 0 else 0.0
@@ -172,15 +169,13 @@ WHOLE_SHARE = 0.99
 def saturated_gates(patient: Patient) -> Iterator[Fault]:
     """Trained factors so large that a branch takes the place of the stream it should add to."""
     large = [
-        place
-        for place in patient.sublayers()
-        if _is_trained(place)
-        and abs(place[1].branch_scale or 0.0) > LARGEST_GATE
-        and place[1].measured.share > WHOLE_SHARE
+        one
+        for one in patient.sublayers()
+        if _is_trained(one) and abs(one.branch_scale or 0.0) > LARGEST_GATE and one.measured.share > WHOLE_SHARE
     ]
     if large:
-        scale = max(abs(place[1].branch_scale or 0.0) for place in large)
-        share = min(place[1].measured.share for place in large)
+        scale = max(abs(one.branch_scale or 0.0) for one in large)
+        share = min(one.measured.share for one in large)
         yield Fault(
             where=branch_names(large),
             message=f"branches with trained gates of up to {scale:.3g}, that make up at least {share:.1%} of the sum's "

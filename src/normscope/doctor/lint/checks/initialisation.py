@@ -89,8 +89,6 @@ _SAID: Mapping[MatrixRole, str] = {
 )
 def unlike_placement(patient: Patient) -> Iterator[Fault]:
     """DeepNorm, T-Fixup and Sub-LN are a wiring and the scale of the weights that go with it."""
-    if not at_initialisation(patient):
-        return
     for number, stack in enumerate(patient.stacks):
         placement = named(stack.placement) if stack.placement else None
         defined = placement is not None and shape_of(patient.stacks, number).model in placement.models
@@ -194,7 +192,7 @@ def identical_blocks(patient: Patient) -> Iterator[Fault]:
 def constant_weights(patient: Patient) -> Iterator[Fault]:
     """Matrices of sub-layers that are filled with one number other than 0, as a fill_ or a constant_ leaves them."""
     weights = parameters_by_name(patient)
-    names = dict.fromkeys(name for _, sublayer in patient.sublayers() for name in sublayer.measured.matrices)
+    names = dict.fromkeys(name for sublayer in patient.sublayers() for name in sublayer.measured.matrices)
     matrices = {name: weights[name].detach() for name in names if name in weights and min(weights[name].shape) > 1}
     found = {name: float(w.flatten()[0]) for name, w in matrices.items() if w.ndim > 1 and w.numel() and _is_one(w)}
     if found:

@@ -8,7 +8,7 @@ from torch import nn
 
 from ...record import Stack, Sublayer
 from ...result import Severity
-from ..patient import BranchSite, Patient, branch_names, listed
+from ..patient import Patient, branch_names, listed
 from ..rule import Fault, rule
 from ..structure import carries_norm, ends_in_norm, is_normed, wanted
 
@@ -262,12 +262,6 @@ SWAMPED = 1.0
 
 
 def _swamping(patient: Patient) -> Iterator[Fault]:
-    worst: dict[str, list[tuple[float, BranchSite]]] = {}
-    for stack, sublayer in patient.sublayers():
-        if stack.norm_epsilon and (square := _normed_square(sublayer)) is not None:
-            ratio = stack.norm_epsilon / square if square > 0 else 0.0
-            if ratio >= SWAMPED:
-                worst.setdefault(stack.name, []).append((ratio, (stack, sublayer)))
     for stack in patient.stacks:
         # Divided by √(s + ε), a mean square of s becomes s / (s + ε), times the square of the gain.
         square, epsilon = stack.source_square / _first_gain(patient, stack) ** 2, _first_epsilon(patient, stack)
@@ -281,15 +275,17 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
                 f"so that the stream starts at {square**0.5:.2g} times what a norm gives",
                 fix=_LARGER,
             )
-    for some in worst.values():
-        ratio, (stack, sublayer) = max(some, key=lambda one: one[0])
-        square = _normed_square(sublayer)
-        yield Fault(
-            where=branch_names([place for _, place in some]),
-            message=f"the norm at {sublayer.name} adds ε = {stack.norm_epsilon:.2g} to a mean square of {square:.2g}, "
-            f"so that its output is {(1 + ratio) ** -0.5:.2g} times what a norm gives",
-            fix=_LARGER,
-        )
+    for stack in patient.stacks:
+        epsilon, squares = stack.norm_epsilon or 0.0, [(_normed_square(one), one) for one in stack.sublayers]
+        small = [(square, one) for square, one in squares if square and epsilon / square >= SWAMPED]
+        if small:
+            square, sublayer = min(small, key=lambda pair: pair[0])
+            yield Fault(
+                where=branch_names(one for _, one in small),
+                message=f"the norm at {sublayer.name} adds ε = {epsilon:.2g} to a mean square of {square:.2g}, "
+                f"so that its output is {(1 + epsilon / square) ** -0.5:.2g} times what a norm gives",
+                fix=_LARGER,
+            )
 
 
 _LARGER = (

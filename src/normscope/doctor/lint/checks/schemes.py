@@ -21,7 +21,7 @@ from ..initial_schemes import (
     split_in_two,
     width_law,
 )
-from ..patient import Patient, at_initialisation, initial_weights, listed
+from ..patient import Patient, initial_weights, listed
 from ..rule import Fault, rule
 
 _LEAST_BLOCKS = 3
@@ -45,8 +45,6 @@ _ROUND = (0.5, 0.25, 0.1)
 )
 def initial_scheme(patient: Patient) -> Iterator[Fault]:
     """Stacks that are drawn by half of a scheme; and, as a note, by several, or without the division of a deep one."""
-    if not at_initialisation(patient):
-        return
     for stack in patient.stacks:
         placement = named(stack.placement) if stack.placement else None
         # Where the placement has a scheme of its own, another rule compares with it.

@@ -7,12 +7,10 @@ import torch
 from torch import nn
 
 from ...observe.path import IN_CODE
-from ...record import OutputMatrix
+from ...record import OutputMatrix, Sublayer
 from ...result import Severity
 from ..patient import (
-    BranchSite,
     Patient,
-    at_initialisation,
     branch_names,
     gets_gradient,
     initial_weights,
@@ -40,7 +38,7 @@ from ..rule import Fault, rule
 def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     """Branches that the output does not depend on, that add nothing, or that get no gradient."""
     places = list(patient.sublayers())
-    unread = [place for place in places if not place[1].measured.reaches_output]
+    unread = [place for place in places if not place.measured.reaches_output]
     if unread:
         yield Fault(
             severity=Severity.WARNING,
@@ -49,9 +47,9 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
             f"{len(places)}",
             fix="return the last state of the stream, or leave these sub-layers out",
         )
-    read = [place for place in places if place[1].measured.reaches_output and not is_shut_by_gate(place)]
+    read = [place for place in places if place.measured.reaches_output and not is_shut_by_gate(place)]
     yield from _shut(read, len(places))
-    read = [place for place in read if not place[1].measured.shut_by]
+    read = [place for place in read if not place.measured.shut_by]
     constant = [place for place in read if _is_constant(patient, place)]
     shut = [gain.name for gain in patient.observed.norm_gains if gain.constant and gain.total == 0]
     if constant:
@@ -76,11 +74,11 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     yield from _without_gradient(patient, [place for place in read if not is_closed(place)], len(places))
 
 
-def _shut(read: list[BranchSite], count: int) -> Iterator[Fault]:
+def _shut(read: list[Sublayer], count: int) -> Iterator[Fault]:
     """Branches behind a factor of 0 that is no parameter."""
-    shut = [place for place in read if place[1].measured.shut_by]
+    shut = [place for place in read if place.measured.shut_by]
     if shut:
-        by = list(dict.fromkeys(name for _, sublayer in shut for name in sublayer.measured.shut_by))
+        by = list(dict.fromkeys(name for sublayer in shut for name in sublayer.measured.shut_by))
         buffers = [name for name in by if name != IN_CODE]
         never = "A buffer never opens" if buffers else "A constant never changes"
         yield Fault(
@@ -92,10 +90,10 @@ def _shut(read: list[BranchSite], count: int) -> Iterator[Fault]:
         )
 
 
-def _closed(patient: Patient, closed: list[BranchSite], count: int) -> Iterator[Fault]:
+def _closed(patient: Patient, closed: list[Sublayer], count: int) -> Iterator[Fault]:
     opening = [place for place in closed if any(gets_gradient(patient, name) for name in trained_in(patient, place))]
-    dead = [place for place in closed if place not in opening and place[1].measured.reaches_loss]
-    lone = [place for place in opening if _is_lone(place, closed)]
+    dead = [place for place in closed if place not in opening and place.measured.reaches_loss]
+    lone = [place for place in opening if _is_lone(patient, place, closed)]
     if lone:
         yield Fault(
             severity=Severity.WARNING,
@@ -122,29 +120,29 @@ def _closed(patient: Patient, closed: list[BranchSite], count: int) -> Iterator[
         )
 
 
-def _is_constant(patient: Patient, place: BranchSite) -> bool:
+def _is_constant(patient: Patient, place: Sublayer) -> bool:
     """Whether it has trained matrices, and only what is none of them gets a gradient."""
     trained = trained_in(patient, place)
-    matrices = [name for name in trained if name in place[1].measured.matrices]
+    matrices = [name for name in trained if name in place.measured.matrices]
     moved = [name for name in trained if gets_gradient(patient, name)]
     return was_differentiated(patient) and bool(matrices) and bool(moved) and not set(moved) & set(matrices)
 
 
-def _is_lone(place: BranchSite, closed: list[BranchSite]) -> bool:
+def _is_lone(patient: Patient, place: Sublayer, closed: list[Sublayer]) -> bool:
     """Whether fewer than half of the sub-layers of its kind in its stack start closed as well."""
-    stack, found = place
-    likes = sum(other.kind == found.kind for other in stack.sublayers)
-    return 2 * sum(one[0] is stack and one[1].kind == found.kind for one in closed) < likes
+    stack = next(stack for stack in patient.stacks if place in stack.sublayers)
+    likes = [one for one in stack.sublayers if one.kind == place.kind]
+    return 2 * sum(one in closed for one in likes) < len(likes)
 
 
-def _without_gradient(patient: Patient, acting: list[BranchSite], count: int) -> Iterator[Fault]:
+def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> Iterator[Fault]:
     if not was_differentiated(patient):
         return
     silent = []
     for place in acting:
         trained = trained_in(patient, place)
         # A frozen sub-layer has no gradient on purpose, and neither has one whose output this loss does not ask for.
-        if trained and place[1].measured.reaches_loss and not any(gets_gradient(patient, name) for name in trained):
+        if trained and place.measured.reaches_loss and not any(gets_gradient(patient, name) for name in trained):
             silent.append(place)
     if silent:
         yield Fault(
@@ -201,7 +199,7 @@ LARGEST_DEVIATION = 4.0
 def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     """Before training the loss is ln(classes), as in GPT-2 (0.1 above it), and logits are small."""
     seen = patient.observed
-    if seen.classes is None or seen.classes < 2 or not at_initialisation(patient):
+    if seen.classes is None or seen.classes < 2:
         return
     if any(len(weights) == seen.classes for weights in _large(patient)):
         # The rule about embeddings says why: the output is tied to one.
@@ -305,10 +303,9 @@ have shares of 1e-4 (BERT of width 32) beside such a stream: there the weights a
 def embedding_swamps_blocks(patient: Patient) -> Iterator[Fault]:
     """A stream that starts so large that nothing which blocks add to it changes what the next one reads."""
     for stack in patient.stacks:
-        places = [(stack, sublayer) for sublayer in stack.sublayers]
         measured = [sublayer.measured for sublayer in stack.sublayers]
         # Branches that a gate or a factor holds down are held down on purpose.
-        held = any(is_closed(place) or abs(place[1].branch_scale or 1.0) < 0.1 for place in places)
+        held = any(is_closed(one) or abs(one.branch_scale or 1.0) < 0.1 for one in stack.sublayers)
         most, least = max(one.share for one in measured), min(one.stream_square for one in measured)
         # Where norms stand on the stream, its size at the source is soon forgotten.
         if not held and most < TINY_SHARE and least > LARGE_STREAM:

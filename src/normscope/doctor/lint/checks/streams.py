@@ -8,7 +8,7 @@ from ...record import Stack, Sublayer
 from ...result import Severity
 from ...trace.lanes import SUMS_TO_ONE
 from ...trace.operations import Origin
-from ..patient import BranchSite, Patient, at_initialisation, branch_names, listed
+from ..patient import Patient, at_initialisation, branch_names, listed
 from ..rule import Fault, rule
 from ..structure import factor_of_sum
 
@@ -24,12 +24,12 @@ from ..structure import factor_of_sum
 def mixing_one_sided(patient: Patient) -> Iterator[Fault]:
     """Mixings whose rows or columns all sum to 1, as a softmax or half a round leaves them, but not both."""
     off_by_place = [
-        (connection.one_side_alone or 0, place)
-        for place in patient.sublayers()
-        if (connection := place[1].connection) is not None and (connection.one_side_alone or 0) > NOT_BEYOND
+        (connection.one_side_alone or 0, one)
+        for one in patient.sublayers()
+        if (connection := one.connection) is not None and (connection.one_side_alone or 0) > NOT_BEYOND
     ]
     if off_by_place:
-        off, places = max(off for off, _ in off_by_place), [place for _, place in off_by_place]
+        off, places = max(off for off, _ in off_by_place), [one for _, one in off_by_place]
         yield Fault(
             where=branch_names(places),
             message=f"streams are mixed by matrices of which rows or columns sum to 1, but not both: the others are "
@@ -49,9 +49,9 @@ def mixing_one_sided(patient: Patient) -> Iterator[Fault]:
 def branches_halved(patient: Patient) -> Iterator[Fault]:
     """Branches that all enter the streams at half their size, because sigmoids of about 0 are not doubled."""
     places = [
-        place
-        for place in patient.sublayers()
-        if (connection := place[1].connection) is not None
+        one
+        for one in patient.sublayers()
+        if (connection := one.connection) is not None
         and connection.write.made == "token"
         and connection.mixing is not None
         and _is_near(connection.mixing.total, 1, 1e-2)
@@ -132,14 +132,15 @@ WIDE = 0.5
 )
 def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
     """Weights of streams that differ so much from token to token and stream to stream that no stream starts alike."""
-    by_token = [place for place in patient.sublayers() if place[0].streams_start_equal and _is_by_token(place)]
-    spreads = [place[1].connection.write.spread for place in by_token if place[1].connection is not None]
+    by_token = [
+        one for stack in patient.stacks if stack.streams_start_equal for one in stack.sublayers if _is_by_token(one)
+    ]
+    spreads = [one.connection.write.spread for one in by_token if one.connection is not None]
     wide = [spread for spread in spreads if spread > WIDE]
     off = [
         (connection.from_doubly_stochastic or 0, connection.tokens_off or 0)
-        for place in by_token
-        if (connection := place[1].connection) is not None
-        and SUMS_TO_ONE < (connection.one_side_alone or 0) <= NOT_BEYOND
+        for one in by_token
+        if (connection := one.connection) is not None and SUMS_TO_ONE < (connection.one_side_alone or 0) <= NOT_BEYOND
     ]
     said = []
     if at_initialisation(patient) and 2 * len(wide) > len(by_token):
@@ -161,8 +162,8 @@ def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
         )
 
 
-def _is_by_token(place: BranchSite) -> bool:
-    connection = place[1].connection
+def _is_by_token(of: Sublayer) -> bool:
+    connection = of.connection
     return connection is not None and connection.write.made == "token" and not connection.unwritten
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ....report.words import kind_name
 from ...find.branches import BranchKind
 from ...record import Stack
 from ...result import Severity
@@ -43,7 +44,7 @@ def _cut(patient: Patient) -> Iterator[Fault]:
         before, after = in_blocks(patient.stacks[stack.continues]), in_blocks(stack)
         # A network between two stacks that ends neither of their blocks early may be meant: a projection, an adapter.
         if before and after and _ends_early(before[-1].kind, stack.cut_by, after[0].kind):
-            places.append((stack.cut_by.replace("_", "-"), before[-1].name, after[0].name))
+            places.append((kind_name(stack.cut_by), before[-1].name, after[0].name))
     if places:
         kinds = " and ".join(dict.fromkeys(kind for kind, _, _ in places))
         pairs = [f"between {before or 'its start'} and {after or 'its end'}" for _, before, after in places]
@@ -85,7 +86,7 @@ def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
         and 4 * len(missing) <= len(kinds) + 1
         and _are_there(patient, number, [block[at % len(block)] for at in missing])
     ):
-        said = [f"{block[at % len(block)].replace('_', '-')} of block {at // len(block) + 1}" for at in missing]
+        said = [f"{kind_name(block[at % len(block)])} of block {at // len(block) + 1}" for at in missing]
         # A decoder whose queries begin at zero, as DETR's, has nothing to add its first outputs to.
         begins_later = missing == list(range(len(missing))) and (block is DECODER or stack.starts_from_given)
         unless = ", unless its stream begins there, at zero or from learnt rows" if begins_later else ""
@@ -102,7 +103,7 @@ def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
 def _are_there(patient: Patient, number: int, missing: Sequence[str]) -> bool:
     """Whether the pass reads matrices that no sub-layer has, of the shapes that the likes of the missing ones have."""
     weights = parameters_by_name(patient)
-    joined = {name for _, sublayer in patient.sublayers() for name in sublayer.measured.parameters}
+    joined = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     idle = joined | set(patient.observed.unused_parameters)
     spare = Counter(tuple(w.shape) for name, w in weights.items() if w.ndim > 1 and name not in idle)
     for kind, count in Counter(missing).items():

@@ -43,7 +43,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
             "without these norms",
             fix="set the flag that builds them as it was in training: for the final norm often that of Pre-LN",
         )
-    used = {name for _, sublayer in patient.sublayers() for name in sublayer.measured.parameters}
+    used = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     weights = [name for name in patient.loading.missing if name in used and name not in lacking]
     if weights:
         yield Fault(

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ....placement import StackShape, registered
+from ....report.words import kind_name
 from ...find.segments import scales, sum_of
 from ...find.terms import Term, ordered
 from ...identify.candidates import candidate
 from ...identify.matching import TOLERANCE
-from ...record import Stack, Sublayer
+from ...record import Stack
 from ...result import UNKNOWN_WIRING, Severity
-from ..nearest import FormulaEdits, NearestPlacement, nearest
+from ..nearest import NearestPlacement, nearest
 from ..patient import Patient, listed
 from ..rule import Fault, rule
 from ..structure import in_blocks, kinds_of, shape_of
@@ -54,13 +55,9 @@ def unknown_wiring(patient: Patient) -> Iterator[Fault]:
 def _compared(near: NearestPlacement) -> str:
     """As "Nearest is Pre-LN, but ...", with both formulas of the first difference."""
     first = near.differences[0]
-    words = "; ".join(f"{_spoken(one)} {', '.join(dict.fromkeys(one.edits))}" for one in near.differences[:2])
+    words = "; ".join(f"{kind_name(one.kind)} {', '.join(dict.fromkeys(one.edits))}" for one in near.differences[:2])
     title = near.placement.title
     return f"Nearest is {title}, but {words}. Here {first.observed}, in {title} {first.expected}"
-
-
-def _spoken(one: FormulaEdits) -> str:
-    return one.kind.replace("_", "-")
 
 
 @rule(
@@ -124,7 +121,7 @@ def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
     )
     yield Fault(
         where=listed(sublayer.name for sublayer in where),
-        message=f"{_spoken_kind(where[0])}: {reads}, in {len(where)} of {len(inside)} sub-layers, while the other "
+        message=f"{kind_name(where[0].kind)}: {reads}, in {len(where)} of {len(inside)} sub-layers, while the other "
         f"sub-layers have theirs on the other path: {twice[0].formula} and {bare[0].formula}",
         fix="x + F(norm(x)) in every sub-layer, the skip taken before the norm"
         if pre
@@ -147,7 +144,7 @@ def _skip_from_the_block(stack: Stack) -> Iterator[Fault]:
     if found:
         yield Fault(
             where=listed(sublayer.name for sublayer in found),
-            message=f"{_spoken_kind(found[0])} reads the sum of the sub-layer before it, and is added to what stood "
+            message=f"{kind_name(found[0].kind)} reads the sum of the sub-layer before it, and is added to what stood "
             f"before that one, in {len(found)} blocks: {found[0].formula}",
             fix="add it to the sum that it reads",
         )
@@ -191,7 +188,3 @@ def _subtracted(stack: Stack) -> Iterator[Fault]:
             message=f"{len(less)} of {len(inside)} branches are subtracted from the stream, and the others added",
             fix="add the branch",
         )
-
-
-def _spoken_kind(sublayer: Sublayer) -> str:
-    return sublayer.kind.replace("_", "-")
