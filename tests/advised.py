@@ -1,6 +1,6 @@
 """Cases of the study of advice with trainings that are made up."""
 
-from normscope.doctor.advise.rule import ModelFacts
+from normscope.choosing.rates import RateFacts
 from normscope_studies.advice.cases import AdviceCase
 
 UNIGRAM = 4.6
@@ -21,9 +21,5 @@ def case_of(**changes) -> AdviceCase:
     return AdviceCase(**sizes | {"blocks": 1, "width": 16, "tokens": 64, "length": 16} | changes)
 
 
-def facts_of(**changes) -> ModelFacts:
-    return ModelFacts(
-        **{"optimizer": "adam", "reach": 0.0, "fading": 0.0, "rise": 0.0, "sublayers": 1.0, "width": 1.5}
-        | {"normed_sums": 0.0, "normed_depth": 0.0, "normed_branches": 0.0}
-        | changes
-    )
+def facts_of(**changes) -> RateFacts:
+    return RateFacts(**{"optimizer": "adam", "width": 32, "sublayers": 12, "normed_sums": 0.0} | changes)

@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 87_984,
-    "lines of normscope": 69_246,
-    "files": 583,
+    "lines": 86_173,
+    "lines of normscope": 68_482,
+    "files": 576,
     "import lines, %": 6.87,
-    "public nouns": 879,
+    "public nouns": 863,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -41,8 +41,9 @@ MAY_IMPORT = {
     "data": {"files"},
     "optim": {"settings"},
     "report": {"files"},
-    # Advice is about optimisers; a diagnosis is drawn as a report draws, and its page written whole or not at all.
-    "doctor": {"files", "measure", "theory", "placement", "optim", "report"},
+    # Advice is about optimisers and names known rates; a diagnosis is drawn as a report draws, and its page written
+    # whole or not at all.
+    "doctor": {"choosing", "files", "measure", "theory", "placement", "optim", "report"},
     # What is followed is what the doctor found, and what is added is what our own models have.
     "transplant": {"doctor", "files", "measure", "model", "placement"},
     "train": {"files", "processes", "provenance", "signals", "optim", "settings"},

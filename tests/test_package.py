@@ -23,7 +23,7 @@ DATA = {
     "report/vendor/uplot/uPlot.iife.min.js",
     "report/vendor/uplot/uPlot.min.css",
     "doctor/advise/rule.json",
-    "doctor/advise/early.json",
+    "choosing/recipes.toml",
     "choosing/evidence.json",
     "choosing/published.toml",
     "data/toy/lexicon.toml",

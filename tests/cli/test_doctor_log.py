@@ -107,7 +107,7 @@ def test_a_diverged_run_and_its_model_are_one_verdict(
     assert "instead of 0.01, with a warm-up of" in first
     said = "\n".join(lines)
     assert "rise from update 60" in said
-    assert "a first update at 0.01 changes" in said
+    assert "what models like it are trained with" in said
     assert "is post-ln: a norm on every sum" in said
     assert "--probe 200 tests it" in said
     assert "TARGET" not in said

@@ -26,12 +26,12 @@ def loss(logits):
 
 
 def test_a_healthy_model_is_called_so():
-    found = normscope.diagnose(encoder(final_norm=True), TOKENS, loss=loss, wanted_rate=1e-4)
+    found = normscope.diagnose(encoder(final_norm=True), TOKENS, loss=loss, wanted_rate=6e-3)
     assert found.verdict == "healthy"
     (stack,) = found.stacks
     assert (stack.placement, stack.blocks, stack.final_norm) == ("pre-ln", 3, True)
     assert found.advice is not None
-    assert found.advice.stuck_chance < 0.5
+    assert found.advice.wanted_place == "in range"
     assert stack.predicted is not None
     assert len(stack.predicted.stream_square) == len(stack.sublayers) == 6
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["verdict"] == "healthy"
@@ -99,13 +99,7 @@ def test_theory_of_random_weights_is_left_out_beside_trained_ones():
     assert {one.predicted for one in found.stacks} == {None}
 
 
-def test_stages_are_told_as_they_begin_and_rates_one_by_one():
-    told: list[tuple[str, int, int]] = []
-    found = normscope.diagnose(
-        encoder(final_norm=True), TOKENS, loss=loss, watch=lambda stage, done, total: told.append((stage, done, total))
-    )
-    stages = list(dict.fromkeys(stage for stage, _, _ in told))
-    assert stages == ["streams and gradients", "rates", "prediction", "rules"]
-    rates = [(done, total) for stage, done, total in told if stage == "rates"]
-    assert found.advice is not None
-    assert rates == [(done, len(found.advice.rates)) for done in range(len(found.advice.rates) + 1)]
+def test_stages_are_told_as_they_begin():
+    told: list[str] = []
+    normscope.diagnose(encoder(final_norm=True), TOKENS, loss=loss, watch=lambda stage, done, total: told.append(stage))
+    assert list(dict.fromkeys(told)) == ["streams and gradients", "prediction", "rules"]

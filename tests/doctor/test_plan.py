@@ -23,7 +23,7 @@ def test_every_stage_that_takes_long_was_planned():
         probing=Probing(batches=lambda number: tokens, updates=30),
         watch=lambda stage, done, total: told.append(stage),
     )
-    planned = forward_passes(advise=True, probe_updates=30)
+    planned = forward_passes(probe_updates=30)
     assert [stage for stage in dict.fromkeys(told) if stage not in ("rules", "prediction")] == list(planned)
     assert planned["short trainings"] == 90
-    assert forward_passes(advise=False) == {"streams and gradients": planned["streams and gradients"]}
+    assert forward_passes() == {"streams and gradients": planned["streams and gradients"]}

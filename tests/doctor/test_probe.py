@@ -30,7 +30,13 @@ RULE = ProbeRule(
     beyond=LinearFit(offset=-0.1, weights={"lowest": 1.0}, optimizers={"adam": 0.0, "sgd": 0.5}),
     low=-0.3,
     high=0.3,
+    below=0.3,
+    above=0.2,
     updates=60,
+    trial_updates=12,
+    horizon_updates=200,
+    regret_nats=0.1,
+    confidence=0.9,
 )
 
 
@@ -219,9 +225,28 @@ def test_a_loader_is_begun_again_and_its_items_are_kept():
 def test_a_rate_beyond_the_range_is_tried_with_warm_ups():
     model = model_of(0.0)
     settings = {"optimizer": "sgd", "stacks": (), "probing": Probing(batches=item, updates=50)}
-    above = advise(model, item(0), loss, wanted_rate=1e6, **settings)
+    above = advise(model, loss, wanted_rate=1e6, **settings)
     assert above.source == "probe"
     assert above.warmup.shortest_updates is None
     assert len(above.probed) == 5
     assert "50 updates were made" in above.notes[-1]
     assert above.updates_used == sum(one.updates for one in (*above.probed, above.wanted_training, *above.warmup.tried))
+
+
+def test_the_wanted_rate_is_tried_and_every_weight_put_back():
+    model = model_of()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+
+    def asked(rate, probing):
+        return advise(model, loss, optimizer="adam", wanted_rate=rate, stacks=(), probing=probing)
+
+    probing = Probing(batches=item, updates=60)
+    low, high = asked(1e-4, probing), asked(1e30, probing)
+    assert (low.wanted_training.rate, low.wanted_training.updates) == (1e-4, 12)
+    assert low.updates_used == 60 + 12
+    assert (low.wanted_training.outcome, high.wanted_training.outcome) == ("learns", "not finite")
+    assert high.is_too_high
+    assert not low.is_too_high
+    assert asked(None, probing).wanted_training is None
+    assert asked(1e-4, None).wanted_training is None
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())

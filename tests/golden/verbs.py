@@ -118,9 +118,6 @@ def studies(tree: Path) -> Items:
     def study(name: str) -> Callable[[Desk], None]:
         def item(desk: Desk) -> None:
             words: tuple[str, ...] = ()
-            if name == "amplification-trainings":  # it begins with what another study found
-                desk.normscope("study", "advice", "--scale", "smoke", "--out", "known")
-                words = ("--set", "known=known/results.json")
             if name == "paper":
                 words = ("--set", f"results={desk.tree / 'results'}")
             out = desk.said("said", "study", name, "--scale", "smoke", *words, "--out", "it")

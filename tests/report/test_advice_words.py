@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.doctor.report.advice_words import advice_rows, good_rates, rate_headline, speaks_against
-from normscope.doctor.result import RateRange
+from normscope.doctor.report.advice_words import advice_facts, advice_rows, rate_headline, rate_step, speaks_against
 from report.diagnoses import advice, probed_advice, unknown_advice
 
 
@@ -13,15 +12,29 @@ def rows_of(found):
     return {row.term.name: (row.value, row.meaning) for row in advice_rows(found)}
 
 
+def test_the_rows_of_known_rates():
+    assert rows_of(advice()) == {
+        "usual learning rate": (
+            "4.1e-4",
+            "1.4e-4 to 1.2e-3, by 43 recipes and 4 ladders; --probe 200 reads it from your model",
+        ),
+        "your learning rate": ("3e-3", "above the usual range"),
+        "warm-up": (
+            "2,000 updates",
+            "the median of 3 recipes with 100 to 5,000; how short a one suffices is not known",
+        ),
+    }
+    assert ("Known rates", advice().basis) in advice_facts(advice())
+
+
 def test_the_rows_of_a_probe():
-    # 3.2 · 4.1e-4 = 1.3e-3, so 3e-3 is stuck with a chance of 1 / (1 + 0.437³)
     assert rows_of(probed_advice()) == {
         "best learning rate": (
             "4.1e-4",
             "90 % range 1.9e-4 to 8.8e-4; for 150 updates, no warm-up",
         ),
         "good learning rates": ("1.4e-4 to 8.2e-4", "expected within 0.1 nats per token of the best"),
-        "your learning rate": ("3e-3", "above the good range; 92 % chance of getting stuck"),
+        "your learning rate": ("3e-3", "above the good range; stuck in 12 updates at it"),
         "warm-up": (
             "80 updates",
             "4 times the shortest of 0, 10, 20 updates that carried your rate in a short training",
@@ -36,40 +49,39 @@ def test_warm_ups_that_do_not_help():
     )
 
 
-def test_what_is_unknown_is_called_so_with_the_distance():
+def test_what_is_unknown_is_called_so_with_what_finds_out():
     found = unknown_advice()
     rows = rows_of(found)
-    assert rows.keys() == {"best learning rate", "your learning rate", "warm-up"}
-    assert rows["warm-up"] == (
-        "not tested",
-        "--probe 200 tests it, and finds the best rate",
-    )
-    assert rows_of(advice(wanted=None))["warm-up"][1] == "--probe 200 tests it"
-    assert rows["best learning rate"] == (
-        "unknown",
-        "The tokens' outputs spread six times as far as those of any model that the rule was fitted to. "
-        "Its distance from the models that the rule was fitted to is 3.2; the rule answers up to 1.8.",
-    )
+    assert rows["usual learning rate"] == ("unknown", f"{found.unknown}: --probe 200 reads one from your model")
+    assert rows["warm-up"] == ("not known", "how short a one suffices is not known")
     assert rows["your learning rate"] == ("3e-4", "unknown: there is no range to compare it with")
     assert rate_headline(found) == "whether your learning rate 3e-4 is good is unknown"
+    assert rate_step(found, "m.py:f") == "try your learning rate: normscope doctor m.py:f --rate 3e-4 --probe 200"
     assert not speaks_against(found)
 
 
 @pytest.mark.parametrize(
     ("found", "headline", "against"),
     [
-        (advice(), "your learning rate 3e-3 is above the good range: 92 % chance of getting stuck", True),
-        (advice(wanted=5e-4), "your learning rate 5e-4 is in the good range", False),
-        (advice(wanted=1e-5), "your learning rate 1e-5 is below the good range", False),
-        (advice(wanted=None), "best learning rate 4.1e-4", False),
+        # 1.23e-3 is the range's end, and no published rate lies more than four times further.
+        (advice(wanted=4.8e-3), "your learning rate 4.8e-3 is above the usual range", False),
+        (advice(wanted=5e-3), "your learning rate 5e-3 is above the usual range", True),
+        (advice(wanted=5e-4), "your learning rate 5e-4 is in the usual range", False),
+        (advice(wanted=1e-5), "your learning rate 1e-5 is below the usual range", False),
+        (advice(wanted=None), "usual learning rate 4.1e-4", False),
         (
-            replace(advice(wanted=9e-4), wanted_place="undecided"),
+            replace(probed_advice(), wanted_rate=9e-4, wanted_place="undecided", wanted_training=None, warmup=None),
             "whether your learning rate 9e-4 is in the good range is undecided",
             False,
         ),
         (
-            replace(advice(wanted=5e-4), stuck_chance=0.7),
-            "your learning rate 5e-4 is in the good range: 70 % chance of getting stuck",
+            replace(probed_advice(), warmup=None),
+            "your learning rate 3e-3 is above the good range: stuck in 12 updates at it",
+            True,
+        ),
+        (
+            replace(probed_advice(), wanted_place="in range", warmup=None),
+            "your learning rate 3e-3 is in the good range: stuck in 12 updates at it",
             True,
         ),
         (
@@ -77,7 +89,7 @@ def test_what_is_unknown_is_called_so_with_the_distance():
             "your learning rate 3e-3 is above the good range, but trains with a warm-up of 80 updates",
             True,
         ),
-        (replace(unknown_advice(), wanted_rate=None, wanted_place=None), "best learning rate unknown", False),
+        (replace(unknown_advice(), wanted_rate=None, wanted_place=None), "usual learning rate unknown", False),
         (None, None, False),
     ],
 )
@@ -85,12 +97,3 @@ def test_the_headline_is_about_your_rate_where_there_is_one(found, headline, aga
     assert speaks_against(found) is against
     if found is not None:
         assert rate_headline(found) == headline
-
-
-def test_good_rates_end_where_getting_stuck_becomes_likely():
-    whole = advice()
-    assert good_rates(whole) == whole.good_range
-    assert good_rates(replace(whole, stuck_rate=5e-4)) == RateRange(low=whole.good_range.low, high=5e-4)
-    assert good_rates(replace(whole, stuck_rate=1e-6)) is None
-    assert good_rates(replace(whole, good_range=None)) is None
-    assert good_rates(replace(whole, stuck_rate=None)) == whole.good_range

@@ -88,11 +88,11 @@ def test_sub_layers_are_collapsed_only_where_they_are_the_same():
 
 def test_the_headline_never_calls_healthy_what_is_advised_against():
     safe, high = (replace(healthy(), advice=advice(wanted=rate)) for rate in (4e-4, 0.03))
-    assert words.headline(safe) == ("healthy", "your learning rate 4e-4 is in the good range")
+    assert words.headline(safe) == ("healthy", "your learning rate 4e-4 is in the usual range")
     assert words.headline_severity(safe) is None
     verdict, rate = words.headline(high)
     assert verdict == "no error or warning"
-    assert rate == "your learning rate 0.03 is above the good range: over 99 % chance of getting stuck"
+    assert rate == "your learning rate 0.03 is above the usual range"
     assert words.headline_severity(high) == "warning"
     assert words.headline(replace(broken(), advice=advice(wanted=0.03)))[0] == "1 error, 1 warning, 1 note"
     assert words.headline_severity(broken()) == "error"

@@ -140,7 +140,7 @@ def _rate_part() -> PageSection:
     found, (held, of), (constant, of_constants) = law(), HELD, HELD_BY_A_CONSTANT
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
     said = [
-        f"`normscope choose` names {learning_rate(10**found.constant)} at width 768 and 24 "
+        f"`normscope choose` and `normscope doctor` name {learning_rate(10**found.constant)} at width 768 and 24 "
         f"sub-layers under Adam and AdamW, times (width / 768) to the power {number(found.width)}, times "
         f"(sub-layers / 24) to the power {number(found.sublayers)}, times {number(10**found.normed_sums)} where every "
         f"residual sum is normed (as in Post-LN), times a constant of every other optimiser ({own}); and a range of "

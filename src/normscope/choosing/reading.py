@@ -260,7 +260,7 @@ def _depths(data: Any) -> Iterator[Depth]:
 def _advice(data: Any) -> Iterator[AdviceClaim]:
     """`normscope study advice`: its claims about the doctor's rates and warm-ups, in its words."""
     for place, claim in enumerate(data["claims"]):
-        if claim["name"].endswith(": the best rate") or claim["name"].startswith("Warm-up"):
+        if claim["name"] == "Probe: the best rate" or claim["name"].startswith("Warm-up"):
             said = {key: claim[key] for key in ("statement", "found", "verdict")}
             yield AdviceClaim(result="advice", source=f"/claims/{place}", **said)
 

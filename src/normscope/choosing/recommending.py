@@ -1,6 +1,6 @@
 """What we would do with a model that is to be trained: placement, peak rate and warm-up, in a line each.
 
-Each line says how sure that is and what would make it surer. The rate is that of one law.
+Each line says how sure that is and what would make it surer. The rate is the one that the doctor names too.
 """
 
 from dataclasses import asdict, dataclass

@@ -59,9 +59,7 @@ def doctor(
     fail_on: Annotated[
         str, typer.Option(help="The least severity that makes the exit code 1: error, warning or info.")
     ] = "warning",
-    no_advice: Annotated[
-        bool, typer.Option("--no-advice", help="Leave out the advice on the learning rate, which takes longest.")
-    ] = False,
+    no_advice: Annotated[bool, typer.Option("--no-advice", help="Leave out the advice on the learning rate.")] = False,
     probe: Annotated[
         int | None,
         typer.Option(
@@ -160,9 +158,7 @@ def doctor(
             watch(f"looking at {found.title}", 0, 1)
             probing = None if probe is None else probing_of(found, probe)
             has_rate = rate is not None or found.optimizer is not None
-            watch.plan(
-                "the whole diagnosis", forward_passes(advise=not no_advice, probe_updates=probe or 0, warmups=has_rate)
-            )
+            watch.plan("the whole diagnosis", forward_passes(probe_updates=probe or 0, warmups=has_rate))
             diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
     from ..doctor.result import worst_of
 

@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from .advise.advice import advise as advised
-from .advise.first_update import RATES_AT_LEAST
 from .advise.optimizers import wanted_rate_of
 from .advise.short_run import Probing, loss_of_output
 from .find.search import streams_in
 from .identify.stacks import as_stacks
 from .lint.linter import asked_rules, lint
 from .lint.patient import Loading, Patient, are_trained
-from .observe.examine import examined_with_gradients, examined_without_gradients
+from .observe.examine import examined, examined_without_gradients
 from .observe.parameters import nonfinite_weights, read_as_zero
 from .predict import with_predictions
 from .record import ModelMeasurements
@@ -82,33 +81,29 @@ def diagnose(
     """
     watch("streams and gradients", 0, 1)
     nonfinite = nonfinite_weights(model)
-    start = None
     if nonfinite:
         with read_as_zero(model, nonfinite):
             stacks, measured = examined_without_gradients(model, batch)
     else:
-        stacks, measured, start = examined_with_gradients(
-            model, batch, loss_of_output(loss, batch), rewire=are_trained(model, loading)
-        )
+        stacks, measured = examined(model, batch, loss_of_output(loss, batch), rewire=are_trained(model, loading))
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
+    trained = are_trained(model, loading)
     advice = None
     if advise and not nonfinite:
         wanted_rate = wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate
         advice = advised(
             model,
-            batch,
             loss,
             optimizer=optimizer,
             wanted_rate=wanted_rate,
             stacks=stacks,
+            trained=trained,
             probing=probing,
-            start=start,
             watch=watch,
         )
         advice = replace(advice, wanted_warmup_updates=wanted_warmup_updates)
-    del start  # its gradients are as large as the model
     watch("prediction", 0, 1)
-    trained = are_trained(model, loading)  # the theory is of random weights, and has nothing to say of others
+    # The theory is of random weights, and has nothing to say of others.
     if not trained and not nonfinite:
         stacks = with_predictions(stacks, measured)
     patient = Patient(
@@ -177,14 +172,12 @@ _UPDATE_PASSES = 3
 """A backward pass is about two forward passes."""
 
 
-def forward_passes(*, advise: bool, probe_updates: int = 0, warmups: bool = False) -> dict[str, int]:
+def forward_passes(*, probe_updates: int = 0, warmups: bool = False) -> dict[str, int]:
     """About how many forward passes each stage that `diagnose` tells of takes the time of.
 
     probe_updates: of the short trainings; 0 without any. warmups: whether warm-ups for a wanted rate may be tried too.
     """
     passes = {"streams and gradients": _DIAGNOSIS_PASSES}
-    if advise:
-        passes["rates"] = RATES_AT_LEAST
     if probe_updates:
         passes["short trainings"] = _UPDATE_PASSES * probe_updates
         if warmups:

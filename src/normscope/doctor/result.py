@@ -128,93 +128,67 @@ class WarmupAdvice:
     """That are advised: longer by a margin, since whole trainings fail where short ones do not yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackChange:
-    """What the first update changes in a stack: one entry a sub-layer, in order; None where it is not finite.
-
-    Squares are means over all tokens, over the width d. With x* and θ* after the update, F(x*; θ*) - F(x; θ) is the sum
-    of the sub-layer's own change F(x; θ*) - F(x; θ) and the amplified one F(x*; θ*) - F(x; θ*), after Liu et al. 2020
-    (arXiv:2004.08249, theorem 2); their squares add up to the total where the two are uncorrelated.
-    """
-
-    stream: tuple[float | None, ...]
-    """E‖x* - x‖²/d of the stream that F is added to."""
-    total: tuple[float | None, ...]
-    """E‖F(x*; θ*) - F(x; θ)‖²/d of F as it is added, but for factors of the sum."""
-    own: tuple[float | None, ...]
-    amplified: tuple[float | None, ...]
-    end: float | None
-    """E‖·‖²/d of the change of the stack's result, a final norm included."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstChange:
-    """What the first update changes at one rate."""
-
-    rate: float
-    """The wanted rate, else the one that is foreseen as the best from the first update."""
-    stacks: tuple[StackChange, ...]
-    """In the order of the diagnosis' stacks."""
-    output: float | None
-    """E‖f* - f‖² of the model's output over E‖f‖²; None without a tensor, or where that is 0 or not finite."""
+FAR = 4.0
+"""No published rate lies further above the range of known rates than this: a test counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Which constant learning rate trains a model best, and what becomes of the wanted one."""
+    """Which learning rate models like this one are trained with, or trains this one best, and what becomes of the
+    wanted one."""
 
     optimizer: str
-    source: Literal["first update", "probe"]
-    """What the answer was read from: the first update and a rule fitted to other trainings, or short trainings of this
-    very model."""
-    horizon_updates: int
-    """The training length, in updates, that the best rate is foreseen for."""
-    regret_nats: float
-    """By how much a good rate's loss may end above that of the best."""
+    source: Literal["known rates", "probe"]
+    """What the answer was read from: rates that others and we have trained other models with, or short trainings of
+    this very model."""
+    horizon_updates: int | None = None
+    """The training length, in updates, that a probe's best rate is foreseen for; known rates are of whole trainings."""
+    regret_nats: float | None = None
+    """By how much a good rate's loss may end above that of the best, of a probe."""
     confidence: float
-    """How often `best_interval` holds the best rate, such as 0.9."""
+    """How often `best_interval` holds the best rate, such as 0.9; of known rates, a published one."""
+    basis: str = ""
+    """What a known rate comes from, as sentences; "" of a probe."""
+    recipes: int = 0
+    """Published ones under this optimiser near this width, behind a known rate ..."""
+    ladders: int = 0
+    """... and ladders of short trainings of ours."""
     unknown: str = ""
-    """Why there is no answer, as a sentence; the rates below are None then."""
-    distance: float | None = None
-    """How far this model is from those that the rule was fitted to; None where that is not asked."""
-    distance_limit: float | None = None
-    """Beyond this distance the answer is unknown."""
+    """Why there is no answer, as a clause; the rates below are None then."""
     best_rate: float | None = None
-    """The constant rate that is expected to end with the lowest loss."""
+    """The peak rate that is known of models like this one; of a probe, the constant rate that is expected to end with
+    the lowest loss."""
     best_interval: RateRange | None = None
     good_range: RateRange | None = None
-    """Rates that are expected to end within `regret_nats` of the best."""
-    stuck_rate: float | None = None
-    """From here on a constant rate is likelier stuck than not."""
+    """Of a probe, rates that are expected to end within `regret_nats` of the best; else the interval."""
     wanted_rate: float | None = None
     """The peak rate that was asked about."""
     wanted_place: RatePlace | None = None
     """None where no rate was asked about."""
     wanted_warmup_updates: int | None = None
     """Over how many updates the training's own warm-up rises to the wanted rate; None where that is not known."""
-    stuck_chance: float | None = None
-    """The chance that the wanted rate gets stuck without warm-up."""
     wanted_training: ShortTraining | None = None
-    """The short training at that rate which the chance was read from; None without a probe, where it was read from the
-    first update."""
+    """A short training at that rate, without warm-up; None without a probe."""
     warmup: WarmupAdvice | None = None
     """None without a probe."""
-    rates: tuple[float, ...] = ()
-    """Rising; what the next two are functions of."""
-    loss_along_step: tuple[float | None, ...] = ()
-    """Loss in nats after one update at each of `rates`; None where it is not finite."""
-    stuck_chances: tuple[float, ...] = ()
-    """The chance that a constant rate gets stuck without warm-up, at each of `rates`."""
-    lowest_loss_rate: float | None = None
-    """The rate at which the loss along the first update is lowest; None where no rate lowers it."""
+    usual_warmups: tuple[int, ...] = ()
+    """Updates of warm-up that recipes for models of about this width have, rising."""
     probed: tuple[ShortTraining, ...] = ()
     """The short trainings that the best rate was read from, without those of `warmup`."""
     updates_used: int = 0
     """By all short trainings together."""
     notes: tuple[str, ...] = ()
     """Reasons to doubt the answer."""
-    change: FirstChange | None = None
-    """None where the forward pass after the update takes other steps than the one before it."""
+
+    @property
+    def is_too_high(self) -> bool:
+        """Whether the wanted rate is likely none to start with, without warm-up: a short training at it failed, or it
+        lies above the probe's range, or above that of known rates by more than `FAR`."""
+        if self.wanted_training is not None and self.wanted_training.outcome in ("stuck", "not finite"):
+            return True
+        if self.wanted_rate is None or self.wanted_place != "above":
+            return False
+        return self.source == "probe" or self.good_range is None or self.wanted_rate > FAR * self.good_range.high
 
     @property
     def own_warmup(self) -> Literal["none", "carries", "too short", "untested"]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from ..doctor.result import Record, Severity
-from ..report.words import counted, joined, kind_name, learning_rate, probability, significant
+from ..report.words import counted, joined, learning_rate, significant
 from .episodes import EpisodeKind
-from .explain import EVERYWHERE, NOT_RECORDED, SIGN, EpisodeReport, Explanation, episode_head, hanging
+from .explain import EVERYWHERE, SIGN, EpisodeReport, Explanation, episode_head, hanging
 from .record import History
 
 UNTUNED_WARMUP = 2_000
@@ -14,6 +14,11 @@ UNTUNED_WARMUP = 2_000
 _LASTING = (EpisodeKind.RISE.value, EpisodeKind.PLATEAU.value)
 _RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
+_RATES = {
+    "known rates": "what models like it are trained with",
+    "probe": "the best for this model by short trainings",
+}
+"""What a rate is, by where advice has it from."""
 _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
 """By what a rate is divided where no best one is foreseen, and where it is not above the one that is."""
 
@@ -47,7 +52,7 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     return [
         ("do", _first(diagnosis, episode, rate, warmup, peak)),
         ("what", f"{episode_head(episode)}, of {counted(explanation.history.last_update, 'update')}"),
-        ("where", _where(diagnosis, episode)),
+        ("where", episode.place),
         ("why", "; ".join(_why(diagnosis, episode, peak))),
         ("rate", f"{rate}: {why_rate}"),
         ("warm-up", f"{warmup}: {why_warmup}"),
@@ -103,21 +108,15 @@ def _found_in(diagnosis: Record) -> list[str]:
 
 def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
     advice = diagnosis.advice
-    best = None if advice is None else advice.best_rate
-    if best is not None and (peak is None or best < peak):
-        interval = None if advice is None else advice.best_interval
-        sure = (
-            ""
-            if interval is None
-            else f", likely {learning_rate(interval.low, 2)} to {learning_rate(interval.high, 2)}"
-        )
-        return learning_rate(best, 2), f"the best for this model by its first update{sure}"
-    if peak is None:
-        return "a tenth of yours", "neither the log nor the model says what it was and what is best"
-    if best is None:
+    if advice is None or advice.best_rate is None:
+        if peak is None:
+            return "a tenth of yours", "neither the log nor the model says what it was and what is best"
         return learning_rate(peak / _LESS_WITHOUT_BEST, 2), "a tenth of yours; no best rate is known for this model"
-    lower = learning_rate(peak / _LESS_BELOW_BEST, 2)
-    return lower, f"a third of yours, though by its first update the model bears {learning_rate(best, 2)}"
+    best, interval, whence = advice.best_rate, advice.best_interval, _RATES[advice.source]
+    if peak is None or best < peak:
+        span = "" if interval is None else f"{learning_rate(interval.low, 2)} to {learning_rate(interval.high, 2)}"
+        return learning_rate(best, 2), whence + (f", likely {span}" if span else "")
+    return learning_rate(peak / _LESS_BELOW_BEST, 2), f"a third of yours, though {learning_rate(best, 2)} is {whence}"
 
 
 def _warmup(diagnosis: Record, history: History, own: int, rate: str) -> tuple[str, str]:
@@ -132,25 +131,6 @@ def _warmup(diagnosis: Record, history: History, own: int, rate: str) -> tuple[s
     return counted(least, "update"), f"{which}; not tested: `{command}` does"
 
 
-def _where(diagnosis: Record, episode: EpisodeReport) -> str:
-    """The log's sub-layer, or else the one that the model's first update changes most."""
-    if episode.place not in (NOT_RECORDED, EVERYWHERE):
-        return episode.place
-    change = None if diagnosis.advice is None else diagnosis.advice.change
-    moved = [
-        (value, stack.name, sublayer)
-        for stack, seen in zip(diagnosis.stacks, () if change is None else change.stacks, strict=False)
-        for sublayer, value in zip(stack.sublayers, seen.total, strict=True)
-        if value is not None
-    ]
-    if change is None or not moved:
-        return episode.place
-    _, stack, most = max(moved, key=lambda one: one[0])
-    named = f"{kind_name(most.kind)} of block {most.block} in {stack or 'the model'}"
-    said = "the log tells no sub-layer apart" if episode.place == NOT_RECORDED else episode.place
-    return f"{said}; a first update at {learning_rate(change.rate)} changes {named} most"
-
-
 def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Iterator[str]:
     yield from episode.evidence
     yield from _found_in(diagnosis)
@@ -162,6 +142,5 @@ def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Itera
             )
     advice = diagnosis.advice
     if advice is not None and advice.best_rate is not None and peak is not None and peak > advice.best_rate:
-        yield f"{learning_rate(peak)} is {significant(peak / advice.best_rate, 2)} times this model's best rate"
-    if advice is not None and advice.stuck_chance is not None and advice.wanted_rate is not None:
-        yield f"{probability(advice.stuck_chance)} chance of getting stuck at {learning_rate(advice.wanted_rate)}"
+        times, best = significant(peak / advice.best_rate, 2), learning_rate(advice.best_rate, 2)
+        yield f"{learning_rate(peak)} is {times} times {best}, {_RATES[advice.source]}"

@@ -1,98 +1,20 @@
-"""A model along a straight line through its weights: the first update at every rate, by forward passes alone.
-
-The line's direction is an optimiser's first update, or what it adds in closed form while the gradient stays what it is
-(held updates); the lowest loss along it is the bottom of a parabola.
-"""
+"""Weights a step along a direction, how far an output's rows differ, the bottom of a parabola, and real updates."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from torch import Tensor, nn, optim
+from torch import Tensor, nn
 
 from ..settings.arguments import checked
 from .unchanged import restored
 
-_HeldUpdate = Callable[[Tensor, Tensor, Mapping[str, Any], int], Tensor]
-"""Weight, gradient, the settings of its group, and a number of updates, to their mean over the learning rate."""
-
-
-def _adam(weight: Tensor, gradient: Tensor, group: Mapping[str, Any], updates: int) -> Tensor:
-    """Corrected for their start, both means are those of one gradient: g / (|g| + ε) in every update.
-
-    So is the largest mean square with `amsgrad`, for the uncorrected one rises.
-    """
-    decoupled = group.get("decoupled_weight_decay", False)
-    uphill = _uphill(weight, gradient, group, decay=not decoupled)
-    step = uphill.abs().add_(group["eps"]).reciprocal_().mul_(uphill).neg_()
-    return step.sub_(weight, alpha=group["weight_decay"]) if decoupled else step
-
-
-def _sgd(weight: Tensor, gradient: Tensor, group: Mapping[str, Any], updates: int) -> Tensor:
-    momentum, taken = group["momentum"], 0.0
-    buffer = 1.0
-    for _ in range(updates):
-        taken += 1 + momentum * buffer if group["nesterov"] else buffer
-        buffer = momentum * buffer + 1 - group["dampening"]
-    return _uphill(weight, gradient, group, decay=True).mul(-(taken if momentum else updates) / updates)
-
-
-def _uphill(weight: Tensor, gradient: Tensor, group: Mapping[str, Any], *, decay: bool) -> Tensor:
-    gradient = -gradient if group["maximize"] else gradient
-    return gradient.add(weight, alpha=group["weight_decay"]) if decay and group["weight_decay"] else gradient
-
-
-HELD: Mapping[type[optim.Optimizer], _HeldUpdate] = {optim.Adam: _adam, optim.AdamW: _adam, optim.SGD: _sgd}
-"""Weight decay is that of the weight as it is: what it becomes in these updates makes a difference of the order of rate
-times decay."""
-
-
 # N = rows of an output (tokens, or examples), C = its last dimension
 
 
-HELD_UPDATES = 10
-"""An optimiser with momentum, or with a start of its own such as RAdam's, shows its step size after some updates."""
-_PROBE_RATE = 1e-3
 _ELEMENTS_AT_ONCE = 1 << 16
 """As many as stay in a processor's cache while several passes are made over them."""
-
-Make = Callable[[str, nn.Parameter], torch.optim.Optimizer | None]
-"""Name of a weight, and a stand-in for it, to an optimiser over that alone; None for a weight that is not trained."""
-
-
-@torch.no_grad()
-def first_updates(
-    weights: Mapping[str, nn.Parameter], gradients: Mapping[str, Tensor], make: Make, *, updates: int = HELD_UPDATES
-) -> dict[str, Tensor]:
-    """What the optimiser adds to each weight in an update, over its rate: the mean of its first from this gradient.
-
-    The gradient is held while the optimiser takes `updates` updates from its initial state. Adam and Lion move by the
-    gradient's sign in each; momentum adds up. Weights without a gradient are left out. Nothing of `weights` changes.
-    """
-    return {
-        name: step
-        for name, weight in weights.items()
-        if name in gradients and (step := _first(name, weight.detach(), gradients[name], make, updates)) is not None
-    }
-
-
-def _first(name: str, weight: Tensor, gradient: Tensor, make: Make, updates: int) -> Tensor | None:
-    optimizer = make(name, nn.Parameter(weight))
-    if optimizer is None:
-        return None
-    if (held := HELD.get(type(optimizer))) is not None:
-        return held(weight, gradient, optimizer.param_groups[0], updates)
-    stand_in = nn.Parameter(weight.clone())
-    optimizer = make(name, stand_in)
-    assert optimizer is not None
-    for group in optimizer.param_groups:
-        group["lr"] = _PROBE_RATE
-    stand_in.grad = gradient.clone()
-    for _ in range(updates):
-        optimizer.step()
-    return stand_in.detach().sub_(weight).div_(_PROBE_RATE * updates)
 
 
 class Line:
@@ -101,36 +23,20 @@ class Line:
     def __init__(self, weights: Mapping[str, nn.Parameter], direction: Mapping[str, Tensor]) -> None:
         self.direction = direction
         self._weights = {name: weights[name] for name in direction}
-        self._start = {name: weight.detach().clone() for name, weight in self._weights.items()}
-        length, size = _length(direction.values()), _length(self._start.values())
-        self.reach = size / length if length else 0.0
-        """The rate at which the line is as long as the weights: a scale to look for others by."""
 
     @contextmanager
-    def moving(self) -> Iterator[Callable[[float], None]]:
-        """A function that takes the weights to where one update at a rate brings them, while the context lasts."""
+    def at(self, distance: float) -> Iterator[None]:
+        """The weights so many times the direction away, while the context lasts."""
+        start = {name: weight.detach().clone() for name, weight in self._weights.items()}
         try:
-            yield self._move
+            with torch.no_grad():
+                for name, weight in self._weights.items():
+                    weight.add_(self.direction[name], alpha=distance)
+            yield
         finally:
             with torch.no_grad():
                 for name, weight in self._weights.items():
-                    weight.copy_(self._start[name])
-
-    @contextmanager
-    def at(self, rate: float) -> Iterator[None]:
-        """The weights after one update at this rate, while the context lasts."""
-        with self.moving() as move:
-            move(rate)
-            yield
-
-    @torch.no_grad()
-    def _move(self, rate: float) -> None:
-        for name, weight in self._weights.items():
-            torch.add(self._start[name], self.direction[name], alpha=rate, out=weight)
-
-
-def _length(tensors: Iterable[Tensor]) -> float:
-    return math.hypot(*(float(torch.linalg.vector_norm(tensor, dtype=torch.float64)) for tensor in tensors))
+                    weight.copy_(start[name])
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from ..engine.discovery import About
 
 ABOUT = About(
     title="Advice: which learning rate is best?",
-    question="Do a model's first update, and short trainings of it, predict the constant learning rate that trains it "
-    "best, and how long a warm-up must be to carry a higher one?",
+    question="Do known rates, and short trainings of a model, predict the constant learning rate that trains it best, "
+    "and how long a warm-up must be to carry a higher one?",
     help="How often is our advice on learning rates right?",
 )

@@ -4,17 +4,15 @@ import math
 from collections.abc import Sequence
 
 from normscope.evidence.estimates import clustered_proportion, proportion
-from normscope.evidence.judging import all_hold, answers, between
-from normscope.report.words import interval, percentage
+from normscope.evidence.judging import all_hold, answers
+from normscope.report.words import percentage
 
 from ..engine.claims import judged
 from ..engine.page import Claim
 from .fit import CONFIDENCE
-from .judge import Judgement, NamedRate, separation, separation_interval
+from .judge import Judgement, NamedRate
 from .measuring import Warmup
 
-AREA = 0.95
-"""Under the receiver operating characteristic: what counts as telling stuck trainings from others."""
 COVERED = 0.05
 """By how much an interval's coverage may differ from what it says."""
 WARMUP_FACTOR = 4
@@ -22,10 +20,9 @@ WARMUP_FACTOR = 4
 
 def claims(cases: Sequence[Judgement], warmups: Sequence[Warmup]) -> list[Claim]:
     """All claims of the study."""
-    instant, probes = [one.instant for one in cases], [one.probe for one in cases]
+    usual, probes = [one.usual for one in cases], [one.probe for one in cases]
     return [
-        *_named("Instant advice", "the rate named from the first update", instant, factor=3, near=0.85, stuck=0.05),
-        _separates(cases),
+        *_named("Known rates", "the rate that the law of known rates names", usual, factor=3, near=0.85, stuck=0.05),
         *_named("Probe", "the rate that a probe names", probes, factor=2, near=0.9, stuck=0.02),
         _beats(cases),
         *warmup_claims(warmups),
@@ -86,20 +83,6 @@ def share_claim(
 def families_of(named: Sequence[NamedRate]) -> list[str]:
     """Of each case."""
     return [one.known.case.family for one in named]
-
-
-def _separates(cases: Sequence[Judgement]) -> Claim:
-    area, bad, good = separation(cases)
-    found = separation_interval(cases)
-    return judged(
-        name="Instant advice: the chance to be stuck",
-        statement="The foreseen chance separates trainings that were stuck from those that were not, of all at and "
-        f"above the best rates, with an area under the ROC curve of at least {AREA:g}.",
-        source="NormScope",
-        found=f"{interval(area, float(found.half_width))}, over {bad} trainings that were stuck and {good} that were "
-        "not; the interval is over cases",
-        holds={"all": between(found, least=AREA)},
-    )
 
 
 def _beats(cases: Sequence[Judgement]) -> Claim:

@@ -1,18 +1,17 @@
-"""What the doctor sees of a case before its first update, and in a probe of it."""
+"""What the doctor asks of a case without a measurement, and what it sees in a probe of it."""
 
 from dataclasses import asdict
 from typing import Any
 
-from normscope.doctor.advise.first_update import first_update
+from normscope.doctor.advise.advice import facts_of
 from normscope.doctor.advise.optimizers import of_config
 from normscope.doctor.advise.probe import probe
-from normscope.doctor.advise.rule import facts_of
 from normscope.doctor.advise.short_run import ShortRun, TrainingBatches
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
 from .cases import AdviceCase
-from .fit import NO_PROBE
+from .fit import no_rule
 from .tasks import CaseTask, task_of
 from .training import model_of, optimizer_of
 
@@ -21,18 +20,11 @@ PROBE_SEED = 1000
 
 
 def facts_about(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, Any]:
-    """As plain values, with the curves they were read from."""
+    """What the doctor asks known rates with, as plain values."""
     task = task_of(case, text_file, corpus)
     model, batch = model_of(case, task), task.batch(0)
     _, streams = streams_in(model, batch.run)
-    seen, _ = first_update(model, batch.run, batch.loss, of_config(model, optimizer_of(case, 1.0)).over_one)
-    return {
-        "facts": asdict(facts_of(seen, optimizer=case.optimizer, stacks=as_stacks(streams))),
-        "rates": seen.rates,
-        "losses": seen.losses,
-        "spreads": seen.spreads,
-        "loss_before": seen.loss_before,
-    }
+    return asdict(facts_of(as_stacks(streams), case.optimizer))
 
 
 def trials_of(case: AdviceCase, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
@@ -45,7 +37,7 @@ def trials_of(case: AdviceCase, *, expected: float, updates: int, text_file: str
         of_config(model, optimizer_of(case, 1.0)),
         updates=updates,
         expected=expected,
-        rule=NO_PROBE,
+        rule=no_rule(updates, 0),
     )
     return [asdict(trial) for trial in found.trials]
 

@@ -1,4 +1,4 @@
-"""Fitting the doctor's rule to trainings, and how far it is off on a family that it was not fitted to."""
+"""The law of known rates without one family of ladders, and how short trainings are read, fitted to the others."""
 
 import math
 from collections.abc import Sequence
@@ -7,59 +7,46 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.doctor.advise.probe import ProbeReading
-from normscope.doctor.advise.rule import ADAM, FittedTo, LinearFit, NamedFacts, ProbeRule, RateRule
+from normscope.choosing.rates import ADAM, KnownRate, RateLaw, known_rates
+from normscope.doctor.advise.probe import ProbeReading, length
+from normscope.doctor.advise.rule import LinearFit, NamedFacts, ProbeRule
 from normscope.errors import UserError
 from normscope.optim import OPTIMIZERS
 
 from .ladder import REGRET_NATS, TrainedCase
 
-FACTS = ("reach", "fading", "rise", "normed_sums", "normed_depth", "normed_branches")
-"""What the best rate is foreseen from."""
-NEARNESS = ("reach", "fading", "rise", "sublayers", "width", "normed_sums", "normed_branches")
-"""What tells how far a model is from those that were trained."""
 RIDGE = 1.0
-"""Holds the weights of standardised facts, and the constants of rarely seen optimisers, near 0."""
-CAUTION = 0.1
-"""Decades by which the rate that is named lies below the one that is foreseen: a rate too high costs more than one too
-low."""
+"""Holds the weights of standardised readings, and the constants of rarely seen optimisers, near 0."""
 CONFIDENCE = 0.9
 GROUPS = {ADAM: ADAM} | {name: one.bears_as for name, one in OPTIMIZERS.items() if one.bears_as}
 """AdamW moves as Adam does; the others have a constant of their own."""
-NO_PROBE = ProbeRule(beyond=LinearFit(offset=0.0, weights={}, optimizers={}), low=0.0, high=0.0, updates=0)
 
 
-def fitted(known: Sequence[TrainedCase], *, horizon_updates: int) -> RateRule:
-    """Constants from cases that learned; intervals from leaving out one family at a time. Of probes it says
-    nothing yet.
-
-    Raises UserError for cases of fewer than two families.
-    """
-    usable = [one for one in known if one.learned]
-    if len(families(usable)) < 2:
-        raise UserError(
-            f"{len(usable)} of {len(known)} cases learned at any rate, and the rule needs cases of two families; train "
-            "longer (--set updates=300)"
-        )
-    best, stuck = _best(usable), _stuck(usable)
-    best = replace(best, offset=best.offset - CAUTION)
-    off = [one.best - _best(rest)(one.facts) + CAUTION for rest, left in left_out(usable) for one in left]
-    good = [one.good for one in usable]
-    return RateRule(
-        best=best,
-        stuck=stuck,
-        low=quantile(off, (1 - CONFIDENCE) / 2),
-        high=quantile(off, (1 + CONFIDENCE) / 2),
-        below=float(np.median([one.best - low for one, (low, _) in zip(usable, good, strict=True)])),
-        above=float(np.median([high - one.best for one, (_, high) in zip(usable, good, strict=True)])),
-        deviation=_deviation(usable),
-        tested=_tested(usable),
-        probe=NO_PROBE,
-        optimizers=tuple(sorted({one.case.optimizer for one in usable})),
+def no_rule(updates: int, horizon_updates: int) -> ProbeRule:
+    """One that reads nothing. updates: of a whole probe."""
+    return ProbeRule(
+        beyond=LinearFit(offset=0.0, weights={}, optimizers={}),
+        low=0.0,
+        high=0.0,
+        below=0.0,
+        above=0.0,
+        updates=updates,
+        trial_updates=length(updates),
         horizon_updates=horizon_updates,
         regret_nats=REGRET_NATS,
         confidence=CONFIDENCE,
     )
+
+
+def law_without(known: Sequence[TrainedCase]) -> RateLaw:
+    """The law of recipes and of these ladders, without any other of ours.
+
+    Raises UserError without a case that learned.
+    """
+    if not known:
+        raise UserError("too few cases learned at any rate: train longer (--set updates=300)")
+    ours = [KnownRate(family=one.case.family, facts=one.facts, rate=10**one.best, published=False) for one in known]
+    return RateLaw.fitted([*(one for one in known_rates() if one.published), *ours])
 
 
 def families(known: Sequence[TrainedCase]) -> list[str]:
@@ -99,45 +86,6 @@ def quantile(values: Sequence[float], share: float) -> float:
     return float(ordered[min(max(index, 0), len(ordered) - 1)])
 
 
-def _best(known: Sequence[TrainedCase]) -> LinearFit:
-    return linear([one.facts for one in known], FACTS, [one.best for one in known], RIDGE)
-
-
-def _stuck(known: Sequence[TrainedCase]) -> LinearFit:
-    """Of those whose ladder reached a rate that is stuck."""
-    bounded = [(one, one.stuck) for one in known if one.stuck is not None]
-    if not bounded:
-        return replace(_best(known), offset=_best(known).offset + 1)
-    return linear([one.facts for one, _ in bounded], FACTS, [rate for _, rate in bounded], RIDGE)
-
-
-def _deviation(known: Sequence[TrainedCase]) -> float:
-    """The logistic's scale under which the trainings of left-out families are likeliest."""
-    runs = [
-        (math.log10(rate) - _stuck(rest)(one.facts), bad)
-        for rest, left in left_out(known)
-        for one in left
-        for rate, bad in one.labelled_rates()
-    ]
-    distances, bad = np.array([x for x, _ in runs]), np.array([y for _, y in runs])
-    scales = 10 ** np.linspace(-2, 0.5, 251)
-    scores = [float(np.logaddexp(0, np.where(bad, -distances, distances) / scale).sum()) for scale in scales]
-    return float(scales[int(np.argmin(scores))])
-
-
-def _tested(known: Sequence[TrainedCase]) -> FittedTo:
-    """The limit is the largest distance between a case and the nearest of another family."""
-    values = [one.facts.values() for one in known]
-    scales = {name: float(np.std([value[name] for value in values])) or 1.0 for name in NEARNESS}
-
-    def of(some: Sequence[TrainedCase]) -> FittedTo:
-        points = tuple({name: one.facts.values()[name] for name in NEARNESS} for one in some)
-        return FittedTo(scales=scales, points=points, limit=0.0)
-
-    far = [of(rest).distance(one.facts) for rest, left in left_out(known) for one in left]
-    return replace(of(known), limit=max(far))
-
-
 READ = ("lowest", "gain", "spread_below", "spread", "spread_above")
 """What the best rate is read from."""
 
@@ -160,17 +108,23 @@ class CaseProbe:
         return self.expected + rule.beyond(self.reading)
 
 
-def fitted_probe(cases: Sequence[CaseProbe], updates: int) -> ProbeRule:
+def fitted_probe(cases: Sequence[CaseProbe], updates: int, horizon_updates: int) -> ProbeRule:
     """Least squares with a ridge; the interval from left-out families. updates: of a whole probe."""
-    rule = _fitted(cases, updates)
     by_case = {one.known.case: one for one in cases}
     off = []
     for rest, left in left_out([one.known for one in cases]):
-        without = _fitted([by_case[one.case] for one in rest], updates)
-        off += [one.best - by_case[one.case].best(without) for one in left]
-    return replace(rule, low=quantile(off, (1 - CONFIDENCE) / 2), high=quantile(off, (1 + CONFIDENCE) / 2))
+        without = _beyond([by_case[one.case] for one in rest])
+        off += [one.best - by_case[one.case].expected - without(by_case[one.case].reading) for one in left]
+    good = [(one.known.best - one.known.good[0], one.known.good[1] - one.known.best) for one in cases]
+    return replace(
+        no_rule(updates, horizon_updates),
+        beyond=_beyond(cases),
+        low=quantile(off, (1 - CONFIDENCE) / 2),
+        high=quantile(off, (1 + CONFIDENCE) / 2),
+        below=float(np.median([below for below, _ in good])),
+        above=float(np.median([above for _, above in good])),
+    )
 
 
-def _fitted(cases: Sequence[CaseProbe], updates: int) -> ProbeRule:
-    beyond = linear([one.reading for one in cases], READ, [one.known.best - one.expected for one in cases], RIDGE)
-    return replace(NO_PROBE, beyond=beyond, updates=updates)
+def _beyond(cases: Sequence[CaseProbe]) -> LinearFit:
+    return linear([one.reading for one in cases], READ, [one.known.best - one.expected for one in cases], RIDGE)

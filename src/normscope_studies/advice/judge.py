@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normscope.doctor.advise.rule import RateRule
-from normscope.evidence.estimates import jackknife
-from normscope.measure import Estimate
 from normscope.measure.line import lowest
 
 from .cases import rate_of
@@ -18,7 +15,7 @@ from .ladder import TrainedCase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedRate:
-    """A rate that was named for a case, by the instant rule, by a probe or by a range test."""
+    """A rate that was named for a case, by known rates, by a probe or by a range test."""
 
     known: TrainedCase
     rate: float | None
@@ -52,44 +49,14 @@ class NamedRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """One case, and what each way of asking named for it; `rule` was fitted without its family."""
+    """One case, and what each way of asking named for it, by constants that were fitted without its family."""
 
     known: TrainedCase
-    rule: RateRule
-    instant: NamedRate
+    usual: NamedRate
+    """By known rates."""
     probe: NamedRate
     finders: Mapping[str, NamedRate]
     """By the tool's name: what a range test with the same number of updates would have made it suggest."""
-
-    @property
-    def chances(self) -> list[tuple[float, bool]]:
-        """Foreseen chance to be stuck, and whether it was, of every training at and above the best rate."""
-        return [(self.rule.stuck_chance(self.known.facts, rate), bad) for rate, bad in self.known.labelled_rates()]
-
-
-def area_under_curve(scores: Sequence[float], bad: Sequence[bool]) -> float:
-    """Of the receiver operating characteristic: how often a bad one scores above a good one, ties half (Mann–Whitney).
-
-    NaN where all are of one kind.
-    """
-    high = np.array([score for score, flag in zip(scores, bad, strict=True) if flag])
-    low = np.array([score for score, flag in zip(scores, bad, strict=True) if not flag])
-    if not len(high) or not len(low):
-        return math.nan
-    return float(np.mean((high[:, None] > low) + 0.5 * (high[:, None] == low)))
-
-
-def separation(cases: Sequence[Judgement]) -> tuple[float, int, int]:
-    """Area under the curve over all trainings at and above the best rates, and how many were stuck and were not."""
-    pairs = [pair for one in cases for pair in one.chances]
-    bad = [stuck for _, stuck in pairs]
-    return area_under_curve([chance for chance, _ in pairs], bad), sum(bad), len(bad) - sum(bad)
-
-
-def separation_interval(cases: Sequence[Judgement]) -> Estimate:
-    """The area with its 95 % interval, by leaving out one case at a time (Tukey's jackknife): the trainings of one case
-    are not independent. NaN where without some case all trainings are of one kind."""
-    return jackknife(cases, lambda some: separation(some)[0])
 
 
 SHARES = (0.05, 0.1, 0.15, 0.3, 0.5, 0.75, 1.0)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from normscope.doctor.advise.rule import ModelFacts
+from normscope.choosing.rates import RateFacts
 from normscope.measure.line import lowest
 
 from ..engine.pieces import Pieces
@@ -93,10 +93,10 @@ _HALF_STEP = 0.5 * math.log10(2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedCase:
-    """A case with what the doctor sees of it and what became of its trainings, by rung of the ladder of rates."""
+    """A case with what known rates are asked with and what became of its trainings, by rung of the ladder of rates."""
 
     case: AdviceCase
-    facts: ModelFacts
+    facts: RateFacts
     outcomes: Mapping[int, _TrainingOutcome]
 
     @property
@@ -156,10 +156,6 @@ class TrainedCase:
         """Whether each rung at and above the best is stuck: below it a training is slow, which is another thing."""
         lowest = min(self.outcomes, key=lambda step: nats(self.outcomes[step]))
         return {step: self.stuck_at(nats(found)) for step, found in self.outcomes.items() if step >= lowest}
-
-    def labelled_rates(self) -> list[tuple[float, bool]]:
-        """The same with rates in place of rungs."""
-        return [(rate_of(step), stuck) for step, stuck in self.labels().items()]
 
     @property
     def stuck(self) -> float | None:

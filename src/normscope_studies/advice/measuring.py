@@ -1,5 +1,6 @@
-"""What is measured of each case, in several processes: trainings, a first update, a probe, a range test, warm-ups."""
+"""What is measured of each case, in several processes: trainings, a probe, a range test, warm-ups."""
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from typing import Any, TypeVar
 
 import torch
 
+from normscope.choosing.rates import WITHIN, RateFacts, RateLaw
 from normscope.doctor.advise.optimizers import of_config
 from normscope.doctor.advise.probe import length, reading_of, shortest_warmup
 from normscope.doctor.advise.probe import length_with_tail as warmup_length
-from normscope.doctor.advise.rule import ModelFacts, RateRule
+from normscope.doctor.advise.rule import ProbeRule
 from normscope.train.device import available_cores, keep_freed_memory
 
 from ..engine.pieces import Pieces
@@ -30,29 +32,28 @@ PEERS = {LIGHTNING: "lightning", LR_FINDER: "lr_finder"}
 
 
 def known_of(config: AdviceConfig, case: AdviceCase, pieces: Pieces) -> TrainedCase:
-    seen = piece_of(case, "first-update", config, pieces, facts_about)
-    return TrainedCase(case=case, facts=ModelFacts(**seen["facts"]), outcomes=trainings(case, config, pieces))
+    seen = piece_of(case, "facts", config, pieces, facts_about)
+    return TrainedCase(case=case, facts=RateFacts(**seen), outcomes=trainings(case, config, pieces))
 
 
-def probed_of(config: AdviceConfig, asked: tuple[TrainedCase, RateRule], pieces: Pieces) -> CaseProbe:
-    known, rule = asked
-    case, updates, expected = known.case, config.probe_updates, round(rule.best(known.facts), 6)
+def probed_of(config: AdviceConfig, asked: tuple[TrainedCase, RateLaw], pieces: Pieces) -> CaseProbe:
+    known, law = asked
+    case, updates, expected = known.case, config.probe_updates, round(math.log10(law(known.facts)), 6)
     found = piece_of(case, "probe", config, pieces, trials_of, expected=expected, updates=updates)
     reading = reading_of([as_trial(table) for table in found], length(updates), optimizer=case.optimizer)
     return CaseProbe(known=known, expected=expected, reading=reading)
 
 
-def judged_of(config: AdviceConfig, asked: tuple[CaseProbe, RateRule], pieces: Pieces) -> Judgement:
+def judged_of(config: AdviceConfig, asked: tuple[CaseProbe, ProbeRule], pieces: Pieces) -> Judgement:
     probed, rule = asked
     known, case = probed.known, probed.known.case
     settings = {"updates": config.probe_updates, "seed": case.seed + PROBE_SEED}
     swept = piece_of(case, "range-test", config, pieces, range_test, **settings)
-    expected, best = probed.expected, probed.best(rule.probe)
+    expected, best, within = probed.expected, probed.best(rule), math.log10(WITHIN)
     return Judgement(
         known=known,
-        rule=rule,
-        instant=NamedRate(known=known, rate=expected, interval=(expected + rule.low, expected + rule.high)),
-        probe=NamedRate(known=known, rate=best, interval=(best + rule.probe.low, best + rule.probe.high)),
+        usual=NamedRate(known=known, rate=expected, interval=(expected - within, expected + within)),
+        probe=NamedRate(known=known, rate=best, interval=(best + rule.low, best + rule.high)),
         finders={name: NamedRate(known=known, rate=_decades(swept[key])) for name, key in PEERS.items()},
     )
 

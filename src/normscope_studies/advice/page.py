@@ -3,12 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from normscope.doctor.advise.rule import RateRule, to_table
+from normscope.doctor.advise.rule import ProbeRule
 from normscope.report.chart import Panel
 
 from ..engine.figures import line, scatter
@@ -60,7 +57,7 @@ def as_rate(decades: float | None) -> float | None:
 
 _BEST: tuple[str, Callable[[Judgement], float]] = ("best rate", lambda one: 10**one.known.best)
 _NAMED: Sequence[tuple[str, Callable[[Judgement], float | None]]] = (
-    ("instant", lambda one: as_rate(one.instant.rate)),
+    ("known rates", lambda one: as_rate(one.usual.rate)),
     ("probe", lambda one: as_rate(one.probe.rate)),
     ("stuck from", lambda one: as_rate(one.known.stuck)),
 )
@@ -76,8 +73,8 @@ def _families(judged: Sequence[Judgement]) -> StudyTable:
         [
             ("family", lambda own: own[0].known.case.family),
             ("cases", len),
-            ("instant within 3", lambda own: sum(one.instant.within(3) for one in own)),
-            ("instant stuck", lambda own: sum(one.instant.stuck for one in own)),
+            ("known rates within 3", lambda own: sum(one.usual.within(3) for one in own)),
+            ("known rates stuck", lambda own: sum(one.usual.stuck for one in own)),
             ("probe within 2", lambda own: sum(one.probe.within(2) for one in own)),
             ("probe stuck", lambda own: sum(one.probe.stuck for one in own)),
             *((f"{name} within 2", partial(_found_by, name)) for name in (judged[0].finders if judged else ())),
@@ -104,8 +101,8 @@ def _failures(known: Sequence[TrainedCase], judged: Sequence[Judgement]) -> Stud
 def _failed(one: Judgement) -> str:
     """What failed, in words; empty where nothing did."""
     failures = {
-        "instant stuck": one.instant.stuck,
-        "instant beyond 3": not one.instant.within(3),
+        "known rates stuck": one.usual.stuck,
+        "known rates beyond 3": not one.usual.within(3),
         "probe stuck": one.probe.stuck,
         "probe beyond 2": not one.probe.within(2),
     }
@@ -144,7 +141,7 @@ def of_cases(judged: Sequence[Judgement]) -> StudyTable:
 
 
 def data(
-    rule: RateRule,
+    rule: ProbeRule,
     known: Sequence[TrainedCase],
     judged: Sequence[Judgement],
     warmups: Sequence[Warmup],
@@ -153,7 +150,7 @@ def data(
     """Everything that the page shows, and the constants that the package ships."""
     by_case = {one.known.case: one for one in judged}
     return {
-        "rule": to_table(rule),
+        "rule": asdict(rule),
         "cases": {one.case.name: of_case(one, by_case.get(one.case)) for one in known},
         "early": [
             {"updates": one.updates, "cases": len(one.off), "within_2": one.within(2), "within_3": one.within(3)}
@@ -179,21 +176,16 @@ def of_case(known: TrainedCase, judged: Judgement | None) -> dict[str, Any]:
     }
     if judged is not None:
         found |= {
-            "instant_rate": as_rate(judged.instant.rate),
-            "instant_interval": [10**end for end in judged.instant.interval or ()],
+            "usual_rate": as_rate(judged.usual.rate),
             "probe_rate": as_rate(judged.probe.rate),
             "probe_interval": [10**end for end in judged.probe.interval or ()],
             "finders": {name: as_rate(named.rate) for name, named in judged.finders.items()},
-            "chances": [{"chance": chance, "stuck": stuck} for chance, stuck in judged.chances],
         }
     return found
 
 
-_BINS = 5
-
-
 def figures(judged: Sequence[Judgement]) -> list[StudyFigure]:
-    """Best rates and chances to be stuck, each foreseen and found."""
+    """Best rates, named and found."""
     return [
         StudyFigure.of_panels(
             name="rates",
@@ -202,12 +194,6 @@ def figures(judged: Sequence[Judgement]) -> list[StudyFigure]:
             "updates as probes.",
             panels=_rates(judged),
             wide=True,
-        ),
-        StudyFigure.of_panels(
-            name="chances",
-            title=_CHANCES,
-            caption="Trainings at and above the best rate of each case, by constants fitted without its family.",
-            panels=[_chances(judged)],
         ),
     ]
 
@@ -218,7 +204,7 @@ def _rates(judged: Sequence[Judgement]) -> list[Panel]:
     ends = (min(found) - 0.3, max(found) + 0.3)
     ways: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for one in sorted(judged, key=lambda one: one.known.case.optimizer):
-        for way, named in {"Instant advice": one.instant, "Probe": one.probe, **one.finders}.items():
+        for way, named in {"Known rates": one.usual, "Probe": one.probe, **one.finders}.items():
             points = ways.setdefault(way, {}).setdefault(one.known.case.optimizer, [])
             points += [] if named.rate is None else [(named.rate, one.known.best)]
     return [
@@ -231,23 +217,3 @@ def _rates(judged: Sequence[Judgement]) -> list[Panel]:
         )
         for way, points in ways.items()
     ]
-
-
-_CHANCES = "The chance to be stuck: foreseen, and how many were"
-
-
-def _chances(judged: Sequence[Judgement]) -> Panel:
-    runs = sorted(pair for one in judged for pair in one.chances)
-    edges = np.linspace(0, 1, _BINS + 1)
-    bins = [
-        [(chance, bad) for chance, bad in runs if low <= chance and (chance < high or high == 1)]
-        for low, high in pairwise(edges)
-    ]
-    points = [tuple(map(float, np.mean(some, axis=0))) for some in bins if some]
-    return scatter(
-        _CHANCES,
-        {"trainings, in five bins": [(chance, share) for chance, share in points]},
-        xlabel="foreseen chance",
-        ylabel="share that was stuck",
-        beside=[line("foreseen = found", "claimed", -1, (0.0, 1.0), (0.0, 1.0))],
-    )

@@ -1,10 +1,8 @@
-"""The doctor's advice: fitted to short trainings, and judged on families of models that it has not seen."""
+"""The doctor's advice: judged by short trainings of families of models that it was not fitted to."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
-from normscope.doctor.advise.rule import RateRule
 from normscope.optim import OPTIMIZERS
 
 from ..engine.pieces import Pieces
@@ -12,7 +10,7 @@ from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .cases import AdviceCase, AdviceConfig, cases
 from .claims import claims
-from .fit import families, fitted, fitted_probe, left_out
+from .fit import families, fitted_probe, law_without, left_out
 from .judge import partly
 from .ladder import REGRET_NATS, STUCK_SHARE, TrainedCase
 from .measuring import judged_of, known_of, probed_of, side_by_side, warmup_cases, warmup_of
@@ -52,17 +50,15 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     make = partial(side_by_side, processes=config.processes, pieces=pieces)
     known = make(partial(known_of, config), config.cases, stage="cases")
     usable = [one for one in known if one.learned]
-    rules = _rules(usable, config)
-    found = make(partial(probed_of, config), [(one, rules[one.case.family]) for one in usable], stage="probes")
+    laws = {left[0].case.family: law_without(rest) for rest, left in left_out(usable)}
+    found = make(partial(probed_of, config), [(one, laws[one.case.family]) for one in usable], stage="probes")
     rules = {
-        family: replace(
-            rules[family], probe=fitted_probe([one for one in found if one.family != family], config.probe_updates)
-        )
+        family: fitted_probe([one for one in found if one.family != family], config.probe_updates, config.updates)
         for family in families(usable)
     }
     judged = make(partial(judged_of, config), [(one, rules[one.family]) for one in found], stage="range tests")
     warmups = make(partial(warmup_of, config), warmup_cases(usable), stage="warm-ups")
-    rule = replace(fitted(usable, horizon_updates=config.updates), probe=fitted_probe(found, config.probe_updates))
+    rule = fitted_probe(found, config.probe_updates, config.updates)
     early = partly(usable, config.updates)
     return Findings(
         conditions=conditions(config, known),
@@ -71,11 +67,6 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
         tables=tables(known, judged, warmups, early),
         data=data(rule, known, judged, warmups, early),
     )
-
-
-def _rules(usable: Sequence[TrainedCase], config: AdviceConfig) -> dict[str, RateRule]:
-    """By family, each fitted to all others."""
-    return {left[0].case.family: fitted(rest, horizon_updates=config.updates) for rest, left in left_out(usable)}
 
 
 def _small(placement: str, initialisation: str) -> AdviceCase:

@@ -1,122 +1,117 @@
-"""Advice on the learning rate: from the first update and constants, or from short runs as well."""
+"""Advice on the learning rate: what models like this one are trained with, or what short trainings of it say."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Self
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from ..observe.gradients import Backward
+from ...choosing.rates import ADAM, HELD, RateFacts, TypicalRate, law, typical_rate
+from ...optim import OPTIMIZERS
 from ..record import Stack
 from ..result import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
-from ..trace.forward import Inputs
-from .first_update import FirstUpdate, change_along, first_update
 from .optimizers import maker_of
 from .probe import Probe, WarmupSearch, outcome_of, probe, shortest_warmup, trial_at
-from .rule import ModelFacts, RateRule, facts_of, shipped_early_rule, shipped_rule
-from .short_run import Probing, ShortRun, batches_of, loss_of_output
+from .rule import ProbeRule, shipped_rule
+from .short_run import Probing, ShortRun, batches_of
+
+_UNSEEN = "neither recipes nor trainings of ours with this optimiser are known near this width"
+_TRAINED = "the weights are trained, and known rates are of trainings from their beginning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateForecast:
-    """Rates in decades (log10)."""
-
-    best: float
-    low: float
-    """The interval of the best rate reaches from here ..."""
-    high: float
-    """... to here."""
-    shift: float
-    """Decades to add to the rate from which the constants foresee stuck trainings; 0 without short runs."""
-    distance: float | None
-    """How far the model is from those that the constants were fitted to; None where that does not matter."""
-    known: bool
-    probe: Probe | None = None
-
-    @classmethod
-    def instantly(cls, facts: ModelFacts, rule: RateRule) -> Self:
-        """By constants alone."""
-        best, distance = rule.best(facts), rule.tested.distance(facts)
-        return cls(
-            best=best,
-            low=best + rule.low,
-            high=best + rule.high,
-            shift=0.0,
-            distance=distance,
-            known=distance <= rule.tested.limit,
-        )
-
-    def looked(self, probe: Probe, rule: RateRule) -> Self:
-        """The same after short trainings: how far the model is from others does not matter then."""
-        return replace(
-            self,
-            best=probe.best,
-            low=probe.best + rule.probe.low,
-            high=probe.best + rule.probe.high,
-            shift=probe.best - self.best,
-            distance=None,
-            known=True,
-            probe=probe,
-        )
-
-    def good(self, facts: ModelFacts, rule: RateRule) -> RateRange:
-        """Rates about as good as the best; none that is likelier stuck than not."""
-        stuck = rule.stuck(facts) + self.shift
-        return _range(self.best - rule.below, max(self.best, min(self.best + rule.above, stuck)))
-
-
-_UNKNOWN = (
-    "the model is further from those that the advice was tested on than any of them is from other families: only short "
-    "trainings on your batches can tell"
-)
-
-
-def advised(
-    seen: FirstUpdate, facts: ModelFacts, rule: RateRule, foreseen: RateForecast, wanted_rate: float | None
-) -> Advice:
-    """All of it, without warm-ups."""
-    known, probe = foreseen.known, foreseen.probe
-    interval, good = _range(foreseen.low, foreseen.high), foreseen.good(facts, rule)
-
-    def chance(rate: float) -> float:
-        return rule.stuck_chance(facts, rate / 10**foreseen.shift)
-
-    return Advice(
-        optimizer=facts.optimizer,
-        source="first update" if probe is None else "probe",
-        horizon_updates=rule.horizon_updates,
-        regret_nats=rule.regret_nats,
-        confidence=rule.confidence,
-        unknown="" if known else _UNKNOWN,
-        distance=foreseen.distance,
-        distance_limit=None if foreseen.distance is None else rule.tested.limit,
-        best_rate=10**foreseen.best if known else None,
-        best_interval=interval if known else None,
-        good_range=good if known else None,
-        stuck_rate=float(10 ** (rule.stuck(facts) + foreseen.shift)) if known else None,
-        wanted_rate=wanted_rate,
-        wanted_place=None if wanted_rate is None else _place(wanted_rate, good, interval) if known else "unknown",
-        stuck_chance=None if wanted_rate is None or not known else chance(wanted_rate),
-        rates=seen.rates,
-        loss_along_step=tuple(value if math.isfinite(value) else None for value in seen.losses),
-        stuck_chances=tuple(map(chance, seen.rates)) if known else (),
-        lowest_loss_rate=seen.critical_rate,
-        probed=() if probe is None else tuple(map(_short, probe.trials)),
-        updates_used=0 if probe is None else probe.updates_used,
-        notes=tuple(_notes(facts, rule, seen.shut_weights, probe)),
+def facts_of(stacks: Sequence[Stack], optimizer: str) -> RateFacts:
+    """What known rates are asked with; an optimiser that is not listed is taken for Adam."""
+    formulas = [sublayer.formula for stack in stacks for sublayer in stack.sublayers]
+    return RateFacts(
+        optimizer=optimizer if optimizer in OPTIMIZERS else ADAM,
+        width=max((stack.width for stack in stacks), default=1),
+        sublayers=len(formulas),
+        normed_sums=sum(formula.sum_is_normed for formula in formulas) / max(1, len(formulas)),
     )
 
 
-def with_trial(advice: Advice, trial: ShortRun, chance: float) -> Advice:
-    """With the chance that the wanted rate gets stuck as a short training at it shows it."""
-    return replace(
-        advice,
-        stuck_chance=chance,
-        wanted_training=_short(trial),
-        updates_used=advice.updates_used + len(trial.losses),
+def advise(
+    model: nn.Module,
+    loss: Callable[..., Tensor] | None,
+    *,
+    optimizer: str | torch.optim.Optimizer,
+    wanted_rate: float | None,
+    stacks: Sequence[Stack],
+    trained: bool = False,
+    probing: Probing | None = None,
+    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> Advice:
+    """By known rates, which costs nothing; with `probing` by short trainings about what is known.
+
+    trained: whether the weights have been. watch: told of the stage, the updates that were made, and how many there
+    are. Raises ValueError for an unknown optimiser, one whose class cannot be built from its own settings, a wanted
+    rate that is not positive, and too few updates to probe with.
+    """
+    if wanted_rate is not None and not 0 < wanted_rate < math.inf:
+        raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
+    maker, rule = maker_of(model, optimizer), shipped_rule()
+    facts = facts_of(stacks, maker.name)
+    notes = () if maker.name in OPTIMIZERS else (f"{maker.name} is taken for one like Adam",)
+    if probing is None:
+        known = None if trained else typical_rate(facts)
+        return _known(maker.name, known, wanted_rate, notes, unknown=_TRAINED if trained else _UNSEEN)
+    batches = batches_of(probing.batches, loss)
+    updates, expected = min(probing.updates, rule.updates), math.log10(law()(facts))
+    looked = probe(model, batches, maker, expected=expected, rule=rule, updates=updates, watch=watch)
+    advice = _probed(maker.name, looked, rule, wanted_rate, notes)
+    if wanted_rate is None:
+        return advice
+    trial = trial_at(wanted_rate, model, batches, maker, updates=rule.trial_updates, watch=watch)
+    advice = replace(advice, wanted_training=_short(trial), updates_used=advice.updates_used + len(trial.losses))
+    if not advice.is_too_high and advice.wanted_place != "undecided":
+        return advice
+    found = shortest_warmup(model, batches, maker, rate=wanted_rate, updates=probing.updates, watch=watch)
+    return replace(advice, warmup=warmup_advice(found), updates_used=advice.updates_used + found.updates_used)
+
+
+def _known(
+    optimizer: str, known: TypicalRate | None, wanted_rate: float | None, notes: tuple[str, ...], *, unknown: str
+) -> Advice:
+    span = None if known is None else RateRange(low=known.low, high=known.high)
+    return Advice(
+        optimizer=optimizer,
+        source="known rates",
+        confidence=HELD[0] / HELD[1],
+        basis="" if known is None else known.stands_on,
+        recipes=0 if known is None else known.recipes,
+        ladders=0 if known is None else known.trainings,
+        unknown=unknown if known is None else "",
+        best_rate=None if known is None else known.rate,
+        best_interval=span,
+        good_range=span,
+        wanted_rate=wanted_rate,
+        wanted_place=None if wanted_rate is None else "unknown" if span is None else _place(wanted_rate, span, span),
+        usual_warmups=() if known is None else tuple(known.warmups),
+        notes=notes,
+    )
+
+
+def _probed(
+    optimizer: str, looked: Probe, rule: ProbeRule, wanted_rate: float | None, notes: tuple[str, ...]
+) -> Advice:
+    interval = _range(looked.best + rule.low, looked.best + rule.high)
+    good = _range(looked.best - rule.below, looked.best + rule.above)
+    few = f"{looked.updates_used} updates were made; how they are read was fitted to {rule.updates}"
+    return Advice(
+        optimizer=optimizer,
+        source="probe",
+        horizon_updates=rule.horizon_updates,
+        regret_nats=rule.regret_nats,
+        confidence=rule.confidence,
+        best_rate=10**looked.best,
+        best_interval=interval,
+        good_range=good,
+        wanted_rate=wanted_rate,
+        wanted_place=None if wanted_rate is None else _place(wanted_rate, good, interval),
+        probed=tuple(map(_short, looked.trials)),
+        updates_used=looked.updates_used,
+        notes=(*notes, *([few] if looked.updates_used < rule.updates else [])),
     )
 
 
@@ -152,61 +147,3 @@ def _short(trial: ShortRun) -> ShortTraining:
         spread=trial.spreads[-1] if math.isfinite(trial.spreads[-1]) else None,
         outcome="not finite" if not finite else outcome_of(trial),
     )
-
-
-def _notes(facts: ModelFacts, rule: RateRule, shut: int, probe: Probe | None) -> list[str]:
-    """Reasons to doubt."""
-    notes = []
-    if facts.optimizer not in rule.optimizers:
-        notes.append(f"fitted to {', '.join(rule.optimizers)}; {facts.optimizer} is taken for one like Adam")
-    if shut:
-        notes.append(f"{shut} weights have no gradient before the first update, as behind gates that start at 0")
-    if probe is not None and probe.updates_used < rule.probe.updates:
-        notes.append(f"{probe.updates_used} updates were made; how they are read was fitted to {rule.probe.updates}")
-    return notes
-
-
-def advise(
-    model: nn.Module,
-    batch: Inputs,
-    loss: Callable[..., Tensor] | None,
-    *,
-    optimizer: str | torch.optim.Optimizer,
-    wanted_rate: float | None,
-    stacks: Sequence[Stack],
-    probing: Probing | None = None,
-    start: Backward | None = None,
-    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
-) -> Advice:
-    """By what the first update does at every rate, and constants from trainings; with `probing` by short ones as well.
-
-    start: the backward pass on this batch, where there was one. stacks: as they were measured; of their
-    sub-layers the change by the first update is told, in two forward passes and a part of one.
-    watch: told of the stage, the rates that were looked at or the updates that were made, and how many there are.
-    Raises ValueError for an unknown optimiser, one whose class cannot be built from its own settings, a wanted rate
-    that is not positive, and too few updates to probe with.
-    """
-    if wanted_rate is not None and not 0 < wanted_rate < math.inf:
-        raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
-    maker, rule = maker_of(model, optimizer), shipped_rule()
-    of_output = loss_of_output(loss, batch)
-    seen, line = first_update(model, batch, of_output, maker.over_one, partial(watch, "rates"), start)
-    facts = facts_of(seen, optimizer=maker.name, stacks=stacks)
-    instant = RateForecast.instantly(facts, rule)
-    change = change_along(model, batch, line, 10**instant.best if wanted_rate is None else wanted_rate, stacks)
-    del line  # its direction is as large as the model
-    if probing is None:
-        return replace(advised(seen, facts, rule, instant, wanted_rate), change=change)
-    batches = batches_of(probing.batches, loss)
-    updates = min(probing.updates, rule.probe.updates)
-    looked = probe(model, batches, maker, expected=rule.best(facts), rule=rule.probe, updates=updates, watch=watch)
-    advice = replace(advised(seen, facts, rule, instant.looked(looked, rule), wanted_rate), change=change)
-    if wanted_rate is None:
-        return advice
-    early = shipped_early_rule()
-    trial = trial_at(wanted_rate, model, batches, maker, updates=early.updates, watch=watch)
-    advice = with_trial(advice, trial, early.stuck_chance(facts, trial))
-    if advice.wanted_place in ("in range", "below"):
-        return advice
-    found = shortest_warmup(model, batches, maker, rate=wanted_rate, updates=probing.updates, watch=watch)
-    return replace(advice, warmup=warmup_advice(found), updates_used=advice.updates_used + found.updates_used)

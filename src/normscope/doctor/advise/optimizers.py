@@ -24,10 +24,6 @@ class Maker:
             raise ValueError("the optimiser moves none of the model's weights: was it made over this model?")
         return made
 
-    def over_one(self, name: str, weight: nn.Parameter) -> torch.optim.Optimizer | None:
-        """Over a stand-in for the weight of that name; None where it is not trained."""
-        return self._over({name: weight})
-
 
 def maker_of(model: nn.Module, optimizer: str | torch.optim.Optimizer) -> Maker:
     """optimizer: a name of `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters.

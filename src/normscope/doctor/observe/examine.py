@@ -36,13 +36,6 @@ def examined(
     to see what opens. The model is left as it was: weights, `.grad`, buffers, modes, and all random number generators.
     Raises ValueError as `find_stacks` and `backward` do.
     """
-    return examined_with_gradients(model, inputs, loss, rewire=rewire)[:2]
-
-
-def examined_with_gradients(
-    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, *, rewire: bool
-) -> tuple[tuple[Stack, ...], ModelMeasurements, Backward]:
-    """The same, with the backward pass: its gradients are as large as the weights."""
     _refuse_meta(model)
     watched = _watched(model, inputs)
     stacks, measured, written = watched.stacks, watched.measured, watched.written
@@ -67,7 +60,7 @@ def examined_with_gradients(
         gradient_norms=passed.gradient_norms,
         predicts_next=passed.predicts_next,
     )
-    return *with_opening(stacks, measured, model, lambda: call_with(model, inputs), loss, written), passed
+    return with_opening(stacks, measured, model, lambda: call_with(model, inputs), loss, written)
 
 
 def _refuse_meta(model: nn.Module) -> None:

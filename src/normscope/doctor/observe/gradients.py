@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,10 +26,6 @@ class Backward:
     classes: int | None
     logit_deviation: float | None
     gradient_norms: Mapping[str, float]
-    gradients: dict[str, Tensor] = field(repr=False)
-    """By name of the parameter, where anything reaches it. As large as the weights: who needs them last clears them."""
-    spread: float
-    """Mean squared difference between the rows of the output and their mean row; 1 where it has no rows."""
     places: int
     """At which the output says something: the tokens, or one for a sequence; 0 where that is not known."""
     predicts_next: bool = False
@@ -61,7 +57,6 @@ def backward(
         scores = main_tensor(output)
         classes, deviation = _logits(scores, named_in(output, "logits") is not None, widths)
         places = 0 if scores is None else scores.numel() // scores.shape[-1]
-        spread = spread_of(output)
         # What only the output holds need not stand beside the gradients.
         del output
         nats = float(value.detach())
@@ -77,8 +72,6 @@ def backward(
         classes=classes,
         logit_deviation=deviation,
         gradient_norms={name: 0.0 if gradient is None else _norm(gradient) for name, gradient in gradients.items()},
-        gradients={name: gradient for name, gradient in gradients.items() if gradient is not None},
-        spread=spread,
         places=places,
         predicts_next=not is_stand_in and at_scores is not None and _predicts_next(at_scores, tokens),
     )

@@ -9,22 +9,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ...report.svg import HUES, INK, PAPER, Picture, house_style, inlined, to_svg
-from ...report.words import learning_rate, percentage, probability
+from ...report.words import learning_rate, percentage
 from ..result import Advice, Record, ShortTraining
-from .advice_words import OUTCOMES, advice_facts, advice_rows, good_rates, source_words
-from .depth import finite
+from .advice_words import OUTCOMES, advice_facts, advice_rows, source_words
 from .explanations import ADVICE_TERMS
-from .svg import change_picture
 from .words import figures
 
 _WIDTH_INCHES = 5.2
 _LEFT, _RIGHT, _BOTTOM, _TOP, _GAP = 1.3, 0.15, 0.62, 0.12, 0.22
 """Inches around the axes and between them."""
-_ROW_INCHES, _LOSS_INCHES, _CHANCE_INCHES, _LEGEND_INCHES = 0.34, 1.5, 0.95, 0.34
+_ROW_INCHES, _LOSS_INCHES, _LEGEND_INCHES = 0.34, 1.5, 0.34
 _ROOM = 3.0
 """Factor between the rates that the advice speaks of and the ends of the axis."""
-_RISE_SHOWN = 1.0
-"""How far a loss is drawn above that of the model as it is, in units of how far it falls."""
 _GOOD, _BEST, _STUCK = HUES[2], HUES[0], HUES[1]
 _MARKS = {
     "learns": ("o", _BEST, _BEST),
@@ -44,15 +40,14 @@ _LEGEND: Mapping[str, Any] = {
 @house_style()
 def rates_picture(advice: Advice) -> str:
     """Draw the good rates, the best with its interval and the user's own above the losses of short trainings, where
-    there are any, and the chance of getting stuck, all over one axis of rates.
+    there are any, all over one axis of rates.
 
-    No rate that is likelier stuck than not lies in the band of good ones. Raises ValueError without any rate to draw.
+    Raises ValueError without any rate to draw.
     """
     low, high = _window(advice)
     rows = _rows(advice)
     parts = [("rows", _ROW_INCHES * len(rows))]
     parts += [("losses", _LOSS_INCHES)] if _last_losses(advice) else []
-    parts += [("chance", _CHANCE_INCHES)] if advice.stuck_chances else []
     figure, axes = _panels(parts, _LEGEND_INCHES if _last_losses(advice) else 0.0)
     for one in axes.values():
         _shared(one, advice, low, high)
@@ -60,34 +55,10 @@ def rates_picture(advice: Advice) -> str:
     if "losses" in axes:
         _draw_losses(axes["losses"], advice)
         figure.legend(loc="lower center", ncols=len(_MARKS), **_LEGEND)
-    if "chance" in axes:
-        _draw_chance(axes["chance"], advice)
     lowest = list(axes.values())[-1]
-    lowest.set_xlabel("constant learning rate (logarithmic)")
+    lowest.set_xlabel("learning rate (logarithmic)")
     lowest.tick_params(labelbottom=True)
     return to_svg(figure, title="Learning rates and what becomes of a training at each", desc=_told(advice, rows))
-
-
-@house_style()
-def loss_picture(advice: Advice, loss_nats: float | None) -> str:
-    """Draw the loss after one update at each rate beside the loss before it; losses far above that are cut off."""
-    rates, losses = advice.rates, [finite(loss) for loss in advice.loss_along_step]
-    figure, panels = _panels([("loss", 2 * _LOSS_INCHES)])
-    axes = panels["loss"]
-    values = [math.nan if loss is None else loss for loss in losses]
-    axes.plot(rates, values, color=HUES[0], marker="o", ms=3.5, lw=1.8, label="after one update")
-    known = [loss for loss in losses if loss is not None]
-    if loss_nats is not None and math.isfinite(loss_nats):
-        axes.axhline(loss_nats, color=INK, lw=1.0, ls=(0, (1.2, 1.8)), label="before it", zorder=1.5)
-        if known:
-            fall = max(loss_nats - min(known), 0.02 * loss_nats)
-            axes.set_ylim(min(known) - 0.12 * fall, min(max(*known, loss_nats), loss_nats + _RISE_SHOWN * fall))
-    _shared(axes, advice, rates[0], rates[-1])
-    axes.set(xlabel="learning rate of the first update (logarithmic)", ylabel="loss (nats per token)")
-    axes.tick_params(labelbottom=True)
-    axes.legend(loc="lower left")
-    pairs = [f"{learning_rate(at)}: {figures(loss)}" for at, loss in zip(rates, losses, strict=True)]
-    return to_svg(figure, title="Loss along the first update against the rate", desc="; ".join(pairs))
 
 
 _Row = tuple[str, float, float, float | None, str]
@@ -96,13 +67,14 @@ _Row = tuple[str, float, float, float | None, str]
 
 def _rows(advice: Advice) -> list[_Row]:
     rows: list[_Row] = []
-    good = good_rates(advice)
-    if good is not None:
+    good = advice.good_range
+    probed = advice.source == "probe"
+    if good is not None and probed:
         rows.append(("good", good.low, good.high, None, _GOOD))
     if advice.best_rate is not None:
         best, interval = advice.best_rate, advice.best_interval
         ends = (best, best) if interval is None else (interval.low, interval.high)
-        rows.append(("best", *ends, best, _BEST))
+        rows.append(("best" if probed else "usual", *ends, best, _BEST))
     if advice.wanted_rate is not None:
         rows.append(("yours", advice.wanted_rate, advice.wanted_rate, advice.wanted_rate, INK))
     return rows
@@ -112,7 +84,6 @@ def _window(advice: Advice) -> tuple[float, float]:
     """The ends of the axis: around every rate that the advice speaks of."""
     spoken = [rate for _, low, high, _, _ in _rows(advice) for rate in (low, high)]
     spoken += [training.rate for training in advice.probed]
-    spoken += [] if advice.stuck_rate is None else [advice.stuck_rate]
     if not spoken:
         raise ValueError("the advice speaks of no rate, so there is nothing to draw")
     return min(spoken) / _ROOM, max(spoken) * _ROOM
@@ -140,7 +111,7 @@ def _shared(axes: Axes, advice: Advice, low: float, high: float) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"1e{math.log10(value):.0f}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(labelbottom=False)
-    good = good_rates(advice)
+    good = advice.good_range
     if good is not None:
         axes.axvspan(good.low, good.high, color=_GOOD, alpha=0.15, lw=0, zorder=0.5)
     if advice.wanted_rate is not None:
@@ -179,20 +150,6 @@ def _draw_losses(axes: Axes, advice: Advice) -> None:
     axes.set_ylabel("last loss\n(nats per token)")
 
 
-def _draw_chance(axes: Axes, advice: Advice) -> None:
-    """The chance of getting stuck without warm-up, from 0 to 1."""
-    axes.plot(advice.rates, advice.stuck_chances, color=_STUCK, lw=2.0)
-    axes.fill_between(advice.rates, advice.stuck_chances, color=_STUCK, alpha=0.18, lw=0)
-    if advice.wanted_rate is not None and advice.stuck_chance is not None:
-        axes.plot(
-            [advice.wanted_rate], [advice.stuck_chance], color=INK, marker="o", ms=7, ls="", zorder=4, clip_on=False
-        )
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_yticks([0, 0.5, 1])
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
-    axes.set_ylabel("chance of\ngetting stuck")
-
-
 def _told(advice: Advice, rows: Sequence[_Row]) -> str:
     """The picture in words, for those who do not see it."""
     words = [
@@ -202,8 +159,7 @@ def _told(advice: Advice, rows: Sequence[_Row]) -> str:
     words += [
         f"trained at {learning_rate(one.rate)}: {figures(loss)}, {one.outcome}" for one, loss in _last_losses(advice)
     ]
-    pairs = zip(advice.rates, advice.stuck_chances, strict=False)
-    return "; ".join([*words, *(f"{learning_rate(at)}: {probability(chance)}" for at, chance in pairs)])
+    return "; ".join(words)
 
 
 def advised(diagnosis: Record) -> dict[str, Any]:
@@ -218,8 +174,6 @@ def advised(diagnosis: Record) -> dict[str, Any]:
         "advice_terms": ADVICE_TERMS,
         "trainings": _trainings(advice),
         "rates_picture": _rates_picture(advice),
-        "loss_picture": _loss_picture(advice, diagnosis.measured.loss_nats),
-        "change_picture": _change_picture(advice, diagnosis),
     }
 
 
@@ -231,34 +185,10 @@ def _rates_picture(advice: Advice) -> Picture | None:
     yours = "" if advice.wanted_rate is None else " The dotted line is your learning rate."
     caption = (
         f"The band holds the good rates, and the bar the best one with its {percentage(advice.confidence, 0)} range."
+        if advice.source == "probe"
+        else "The bar is the usual rate with its range."
     )
     return Picture(svg=inlined(rates_picture(advice), "advice-rates"), caption=caption + dots + yours)
-
-
-def _loss_picture(advice: Advice, loss_nats: float | None) -> Picture | None:
-    """None where the first update was not looked along."""
-    if len(advice.rates) < 2 or all(loss is None for loss in advice.loss_along_step):
-        return None
-    caption = (
-        f"Loss after one update of {advice.optimizer}, which says little about the updates after it. Losses far above "
-        "the first are cut off."
-    )
-    return Picture(svg=inlined(loss_picture(advice, loss_nats), "advice-loss"), caption=caption)
-
-
-def _change_picture(advice: Advice, diagnosis: Record) -> Picture | None:
-    """None where it was not measured, or nothing changes."""
-    svg = None if advice.change is None else change_picture(advice.change, diagnosis.stacks)
-    if advice.change is None or svg is None:
-        return None
-    caption = (
-        f"Mean squared change by one update of {advice.optimizer} at {learning_rate(advice.change.rate)}: of the "
-        "stream that each sub-layer is added to, and of F(x), where its own weights change (own) or its "
-        "input (amplified)."
-    )
-    output = advice.change.output
-    whole = "" if output is None else f" That of the model's output is {figures(output)} of its mean square."
-    return Picture(svg=inlined(svg, "advice-change"), caption=caption + whole)
 
 
 def _trainings(advice: Advice) -> tuple[ShortTraining, ...]:

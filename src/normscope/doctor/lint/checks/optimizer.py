@@ -5,7 +5,7 @@ from math import hypot
 
 from torch import nn
 
-from ....report.words import counted, learning_rate, probability
+from ....report.words import counted, learning_rate
 from ...record import Stack
 from ...result import Advice, Severity
 from ..clipping import Clipping, epsilon_of
@@ -181,16 +181,13 @@ def _clipped(clipping: Clipping, optimizer: str) -> Fault:
     )
 
 
-_LIKELY = 0.5
-
-
 @rule(
     "rate-out-of-range",
     Severity.WARNING,
     title="a learning rate outside the good range",
     why="Too high a rate leaves a model stuck at the frequencies of tokens or makes its loss explode; too "
     "low a one wastes updates.",
-    reference="`normscope study advice`, which the range is fitted by",
+    reference="`normscope choose`, whose law of known rates the range is, or `normscope study advice` of a probe",
     needs=(a_judged_rate,),
 )
 def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
@@ -198,14 +195,13 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
     advice = patient.advice
     if advice is None or advice.wanted_rate is None or advice.good_range is None or advice.best_rate is None:
         return
-    likely = (advice.stuck_chance or 0.0) >= _LIKELY and advice.wanted_place != "in range"
     if advice.wanted_place == "below":
         yield _below(advice)
-    elif advice.own_warmup != "carries" and (advice.wanted_place == "above" or likely):
-        if advice.own_warmup == "untested":
+    elif advice.own_warmup != "carries" and (advice.wanted_place == "above" or advice.is_too_high):
+        if advice.own_warmup == "untested" or not advice.is_too_high:
             yield _untested(advice)
         elif advice.own_warmup == "too short" or not (advice.warmup and advice.warmup.named_updates):
-            yield _above(advice, likely=likely)
+            yield _above(advice)
 
 
 def _below(advice: Advice) -> Fault:
@@ -218,20 +214,20 @@ def _below(advice: Advice) -> Fault:
 
 
 def _untested(advice: Advice) -> Fault:
-    """With a warm-up of its own a high rate is not certain to be wrong: the range is of trainings without one."""
+    """A rate above what is known of others, or of trainings without warm-up, is not certain to be wrong."""
     own = counted(advice.wanted_warmup_updates or 0, "update")
+    less = f", which is of trainings without warm-up; whether yours of {own} carries it was not tested"
     return Fault(
         severity=Severity.INFO,
         where="",
-        message=f"{_yours(advice)} lies above {_range(advice)}, which is of trainings without warm-up; whether yours "
-        f"of {own} carries it was not tested",
+        message=f"{_yours(advice)} lies above {_range(advice)}{less if advice.own_warmup == 'untested' else ''}",
         fix="try it with --probe, or keep an eye on the first updates after the warm-up",
     )
 
 
-def _above(advice: Advice, *, likely: bool) -> Fault:
-    chance = probability(advice.stuck_chance or 0.0)
-    stuck = f", and is stuck with a chance of {chance} without warm-up" if likely else ""
+def _above(advice: Advice) -> Fault:
+    trained = advice.wanted_training
+    stuck = "" if trained is None else f"; a short training at it: {trained.outcome}"
     fix = "; no warm-up that was tried carries yours"
     if advice.warmup is None:
         fix = ", or test warm-ups for yours with --probe"
@@ -258,4 +254,6 @@ def _best(advice: Advice) -> str:
 def _range(advice: Advice) -> str:
     good = advice.good_range
     ends = "" if good is None else f", {learning_rate(good.low, 2)} to {learning_rate(good.high, 2)}"
+    if advice.horizon_updates is None:
+        return f"those that models like it are trained with{ends}"
     return f"those that are about as good as the best for {advice.horizon_updates} updates{ends}"
