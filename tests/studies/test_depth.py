@@ -236,9 +236,14 @@ class TestVerb:
         out = tmp_path / "out"
         options = ("--blocks", 6, "--width", 16, "--seeds", 1, "--placements", "pre-ln, post-ln", "--out", out)
         assert self.call(monkeypatch, *options) == 0
-        printed = capsys.readouterr()
-        printed_first = [line.split()[0] for line in printed.out.splitlines()]
-        assert printed_first[-5:] == ["placement", "pre-ln", "post-ln", "figure:", "page:"]
+        printed = capsys.readouterr().out
+        first_words = [line.split()[0] for line in printed.splitlines()]
+        assert [one for one in first_words if one in ("placement", "pre-ln", "post-ln")] == [
+            "placement",
+            "pre-ln",
+            "post-ln",
+        ]
+        assert {"figure:", "page:"} <= set(printed.split())
         assert (out / "report.html").is_file()
         results = json.loads((out / "results.json").read_text(encoding="utf-8"))
         assert results["settings"]["ffn_width"] == 64
