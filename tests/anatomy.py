@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_173,
-    "lines of normscope": 68_482,
+    "lines": 86_190,
+    "lines of normscope": 68_499,
     "files": 576,
     "import lines, %": 6.87,
     "public nouns": 863,

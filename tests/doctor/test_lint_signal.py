@@ -49,6 +49,27 @@ def test_a_branch_without_gradient():
     assert "gradient of exactly 0 for all of their trainable weights: 2 of 6" in found.message
 
 
+class Rounded(nn.Module):
+    """What the blocks say is rounded before it is read, as durations of sounds are."""
+
+    def __init__(self, *, straight_through: bool) -> None:
+        super().__init__()
+        self.inner = Model(lambda: Stack(pre, pre, blocks=3, final=1))
+        self.straight_through = straight_through
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.inner.encoder(self.inner.embedding(tokens))
+        rounded = torch.round(4 * x) / 4
+        return self.inner.projection(x + (rounded - x).detach() if self.straight_through else rounded)
+
+
+def test_branches_whose_words_are_rounded_may_have_a_loss_of_their_own():
+    (found,) = check("dead-sublayer", patient(Rounded(straight_through=False)))
+    assert found.severity == "warning"
+    assert "6 of 6. What they give is rounded (round) on its way to the loss" in found.message
+    assert check("dead-sublayer", patient(Rounded(straight_through=True))) == []
+
+
 def test_frozen_blocks_have_no_gradient_on_purpose():
     model = blocks(pre, pre, pre)()
     model.encoder.blocks[1].requires_grad_(False)

@@ -160,6 +160,8 @@ class SublayerMeasurements:
     """Buffers, or "a number in the code", that multiply by 0 what all of it goes through; empty where none does."""
     skip_stopped: bool = field(default=False, metadata=_INNER)
     """Whether a `detach` stands on every way that its skip comes from earlier sub-layers."""
+    rounded_by: str = field(default="", metadata=_INNER)
+    """An operation that rounds what is computed from its sum, such as ceil, whose gradient is 0; "" without any."""
     precision: str = field(default="", metadata=_INNER)
     """The narrowest dtype that its matrix products are made in, such as float32; "" without any."""
     place: RecordedPlace | None = field(default=None, repr=False, compare=False, metadata=_INNER)

@@ -16,6 +16,9 @@ from .sums import BranchSum
 
 _DRAWN = frozenset({"bernoulli", "native_dropout", "uniform", "rand", "rand_like", "normal", "randn", "randn_like"})
 
+ROUNDING = frozenset({"ceil", "floor", "round", "sign", "trunc"})
+"""Operations whose gradient is 0 wherever there is one."""
+
 
 def skip_is_stopped(graph: Graph, stream: Stream, found: BranchSum) -> bool:
     """Whether the skip of a sum comes from earlier sums, and on every way from there through a `detach`.

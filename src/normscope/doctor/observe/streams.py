@@ -14,7 +14,7 @@ from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin, memory_of
 from .norms import norm_uses, over_features
-from .path import ShutBranches, precision, skip_is_stopped
+from .path import ROUNDING, ShutBranches, precision, skip_is_stopped
 from .recipe import recipe_of
 from .sums import LIGHT, BranchSum, Sums, with_gain
 
@@ -151,6 +151,7 @@ def measured_stacks(
 
 def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: ShutBranches) -> Stack:
     sums = Sums(graph, stream)
+    rounded = [(value.number, value.op) for value in graph.values if value.op in ROUNDING]
     measured = []
     for branch in branches_of(stack, stream):
         found = sums.of(branch)
@@ -173,6 +174,7 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: Shu
                 outputs=outputs,
                 shut_by=shut.by(branch, found),
                 skip_stopped=skip_is_stopped(graph, stream, found),
+                rounded_by=next((op for number, op in rounded if graph.depends(number, found.sum)), ""),
                 precision=str(precision(graph, branch) or "").removeprefix("torch."),
                 place=_place(graph, branch, found),
             )
