@@ -24,9 +24,9 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_190,
+    "lines": 86_172,
     "lines of normscope": 68_499,
-    "files": 576,
+    "files": 570,
     "import lines, %": 6.87,
     "public nouns": 863,
     "homonyms": 25,

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 
-from normscope_studies.translation.arms import TranslationArm
+from normscope_studies.translation.config import TranslationArm
 from normscope_studies.translation.runs import PairText, Trained, TranslationCurve
 
 UNIGRAM = 6.0

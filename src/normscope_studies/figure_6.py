@@ -12,9 +12,8 @@ from .engine.discovery import About
 from .engine.page import Claim, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Findings, Study
-from .translation.arms import TranslationArm, controlled, coupled
 from .translation.comparing import caveat, finals, less, several
-from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, figure_scales
+from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, TranslationArm, controlled, coupled, figure_scales
 from .translation.page import epochs_figure, findings
 from .translation.runs import ArmCurves, Trained, trained
 

@@ -11,8 +11,14 @@ import torch
 
 from normscope.model import Layout
 from normscope.tasks.language_model import LANGUAGE_MODEL
-from normscope_studies.conditioning.config import SCALES, ConditioningConfig, run_config, stated_spread
-from normscope_studies.conditioning.courses import Course, PlacementCourses
+from normscope_studies.conditioning.courses import (
+    SCALES,
+    ConditioningConfig,
+    Course,
+    PlacementCourses,
+    run_config,
+    stated_spread,
+)
 from normscope_studies.conditioning.measure import block_spectra, build, followed, recorded_blocks
 from normscope_studies.conditioning.study import STUDY, claims
 from normscope_studies.engine.pieces import Pieces

@@ -15,9 +15,9 @@ from normscope.placement import registered
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.families import measure, study
+from normscope_studies.families.judging import SourceWiring, false_warnings, judged_model, source_wirings
 from normscope_studies.families.measure import in_child
 from normscope_studies.families.study import FamiliesConfig
-from normscope_studies.families.truth import SourceWiring, false_warnings, judged_model, source_wirings
 
 pytestmark = pytest.mark.sampled(one_in=3)
 

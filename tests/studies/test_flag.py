@@ -7,8 +7,7 @@ import pytest
 
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.flag.checkpoints import FlagConfig
-from normscope_studies.flag.study import STUDY
+from normscope_studies.flag.study import STUDY, FlagConfig
 
 SMALL = {"widths": (32,), "blocks": (3,), "seeds": (1,)}
 

@@ -17,9 +17,17 @@ from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair
 from normscope_studies.engine.models import trial
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.streams.config import NEW, OLD, PROMISES, SCALES, StreamsConfig
 from normscope_studies.streams.measure import gradient_spread, measured, without_last_third
-from normscope_studies.streams.runs import StreamRuns, equal_ffn_width, parameters
+from normscope_studies.streams.runs import (
+    NEW,
+    OLD,
+    PROMISES,
+    SCALES,
+    StreamRuns,
+    StreamsConfig,
+    equal_ffn_width,
+    parameters,
+)
 from normscope_studies.streams.study import STUDY, claims
 
 SMOKE: StreamsConfig = SCALES["smoke"].config

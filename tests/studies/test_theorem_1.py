@@ -18,10 +18,9 @@ from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.theorem_1 import measure as measuring
 from normscope_studies.theorem_1 import study as theorem_1
-from normscope_studies.theorem_1.claims import claims
+from normscope_studies.theorem_1.claims import LONG, SHORT, SIDES, Sweep, claims, saturated_loss_gradient
 from normscope_studies.theorem_1.measure import ROWS, Theorem1Config, last_layer_gradients
 from normscope_studies.theorem_1.study import STUDY
-from normscope_studies.theorem_1.sweeps import LONG, SHORT, SIDES, Sweep, saturated_loss_gradient
 
 SMOKE = STUDY.scales["smoke"].config
 DEPTHS, WIDTHS, TOKENS, SEEDS, SEQUENCES = (4, 8, 16, 32), (64, 128, 256), 16, 3, 2

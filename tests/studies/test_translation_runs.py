@@ -25,9 +25,15 @@ from normscope_studies.figure_4.config import SCALES as FIGURE_4
 from normscope_studies.figure_6 import SCALES as FIGURE_6
 from normscope_studies.figure_6 import Figure6Config
 from normscope_studies.translation import runs as cells_module
-from normscope_studies.translation.arms import TranslationArm, controlled, coupled, of_equal_sum, peak_of_equal_sum
 from normscope_studies.translation.comparing import updates_to
-from normscope_studies.translation.config import RunsConfig
+from normscope_studies.translation.config import (
+    RunsConfig,
+    TranslationArm,
+    controlled,
+    coupled,
+    of_equal_sum,
+    peak_of_equal_sum,
+)
 from normscope_studies.translation.page import scaling
 from normscope_studies.translation.runs import TranslationCell, TranslationCurve, cells_of, curves_of, folder_of, train
 

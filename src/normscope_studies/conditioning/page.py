@@ -16,8 +16,7 @@ from normscope.report.words import joined
 
 from ..engine.figures import scatter
 from ..engine.page import StudyFigure, StudyTable, TableCell, table
-from .config import POST, ConditioningConfig
-from .courses import PlacementCourses
+from .courses import POST, ConditioningConfig, PlacementCourses
 
 Telling = Mapping[str, Sequence[PlacementCourses]]
 """By placement, one for each rate."""

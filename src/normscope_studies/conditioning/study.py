@@ -20,8 +20,17 @@ from ..engine.page import Claim
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from . import ABOUT
-from .config import POST, PRE, SCALES, ConditioningConfig, run_config, stated_spread
-from .courses import Course, PlacementCourses, course_of
+from .courses import (
+    POST,
+    PRE,
+    SCALES,
+    ConditioningConfig,
+    Course,
+    PlacementCourses,
+    course_of,
+    run_config,
+    stated_spread,
+)
 from .measure import followed
 from .page import Telling, best, conditions, data, figures, less_post, spread_and_loss, tables
 

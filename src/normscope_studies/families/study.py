@@ -18,9 +18,8 @@ from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
-from .judging import judged_claims, judged_counts, unlike_source, warned
+from .judging import HOW_READ, judged_claims, judged_counts, source_wirings, unlike_source, warned
 from .measure import looked_at, measured
-from .truth import HOW_READ, source_wirings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,20 @@ from dataclasses import dataclass
 from normscope.optim import ScheduleConfig
 
 from ..engine.checks import check_different, check_rising
-from ..translation.arms import POST, TranslationArm, controlled, coupled, of_equal_sum, peak_of_equal_sum
-from ..translation.config import ADAM_LRS, PAPER_ADAM_LRS, PAPER_SGD_LRS, SGD_LRS, RunsConfig, figure_scales
+from ..translation.config import (
+    ADAM_LRS,
+    PAPER_ADAM_LRS,
+    PAPER_SGD_LRS,
+    POST,
+    SGD_LRS,
+    RunsConfig,
+    TranslationArm,
+    controlled,
+    coupled,
+    figure_scales,
+    of_equal_sum,
+    peak_of_equal_sum,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

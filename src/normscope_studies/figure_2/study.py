@@ -12,7 +12,6 @@ from ..engine.claims import claim, judged
 from ..engine.page import Claim, StudyFigure, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
-from ..translation.arms import OPTIMIZERS, TranslationArm
 from ..translation.comparing import (
     GapShares,
     bleu_of,
@@ -25,6 +24,7 @@ from ..translation.comparing import (
     less,
     several,
 )
+from ..translation.config import OPTIMIZERS, TranslationArm
 from ..translation.page import epochs_figure, findings, plain, rates_figure
 from ..translation.runs import ArmCurves, Trained, trained
 from . import ABOUT

@@ -5,8 +5,19 @@ from typing import NamedTuple
 
 from normscope.optim import ScheduleConfig
 
-from ..translation.arms import DE_EN, EN_DE, POST, PRE, TranslationArm, controlled, coupled
-from ..translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, figure_scales
+from ..translation.config import (
+    ADAM_LRS,
+    DE_EN,
+    EN_DE,
+    PAPER_ADAM_LRS,
+    POST,
+    PRE,
+    RunsConfig,
+    TranslationArm,
+    controlled,
+    coupled,
+    figure_scales,
+)
 
 DROP_AFTER_EPOCHS, DECAY_AFTER_EPOCHS = 8, 6
 """Section 4.1: De-En drops by 0.1 "at the 8-th epoch", En-De decays "at the 6-th epoch"."""

@@ -14,7 +14,6 @@ from ..engine.claims import claim
 from ..engine.page import Claim, StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
-from ..translation.arms import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
 from ..translation.comparing import (
     bleu_of,
     caveat,
@@ -28,6 +27,7 @@ from ..translation.comparing import (
     sooner,
     updates_shares,
 )
+from ..translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
 from ..translation.page import Legend, epochs_figure, findings, plain, rates_figure, shares_table
 from ..translation.runs import ArmCurves, Trained, trained
 from . import ABOUT

@@ -14,7 +14,7 @@ from normscope.train import TrainConfig
 from ..engine.checks import check_least
 from ..engine.models import refuse_missing, settings_of
 from ..engine.study import scales
-from ..translation.arms import PLACEMENTS, POST, PRE
+from ..translation.config import PLACEMENTS, POST, PRE
 
 
 class PretrainingArm(NamedTuple):

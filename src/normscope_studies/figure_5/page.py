@@ -12,7 +12,7 @@ from normscope.report.chart import Panel, Series
 
 from ..engine.figures import curves, line
 from ..engine.page import StudyFigure, StudyTable, table
-from ..translation.arms import PLACEMENTS
+from ..translation.config import PLACEMENTS
 from ..translation.page import shares_table
 from .config import Figure5Config
 from .trainings import Chance, PretrainingCurves, TunedTask, advantages, shares

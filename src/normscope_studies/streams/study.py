@@ -17,9 +17,8 @@ from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from . import ABOUT
-from .config import BASE, POST, PROMISES, SCALES, StreamsConfig
 from .measure import BATCHES
-from .runs import MEASURES, StreamRuns, trained
+from .runs import BASE, MEASURES, POST, PROMISES, SCALES, StreamRuns, StreamsConfig, trained
 
 _GROUPS = {
     "several streams": (

@@ -15,9 +15,8 @@ from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from ..theory import corrected, paper
 from . import ABOUT
-from .claims import claims
+from .claims import DELTA, EPSILON, LONG, SHORT, SIDES, Half, Sweep, claims
 from .measure import Theorem1Config, sweeps_of_seed
-from .sweeps import DELTA, EPSILON, LONG, SHORT, SIDES, Half, Sweep
 
 _INK, _GREEN, _PINK = -1, 2, 3
 _LINES: dict[str, tuple[str, int]] = {

@@ -11,7 +11,7 @@ from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.report.words import number, span
 
-from .arms import TranslationArm
+from .config import TranslationArm
 from .runs import ArmCurves
 
 

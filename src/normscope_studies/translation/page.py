@@ -13,9 +13,8 @@ from normscope.report.words import counted
 from ..engine.figures import curves, line, ranged
 from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.study import Findings
-from .arms import PAIRS, TranslationArm
 from .comparing import finals, lr_sensitivity_of
-from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
+from .config import PAIRS, PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig, TranslationArm
 from .runs import ArmCurves, Trained, TranslationCurve
 
 Legend = Mapping[str, TranslationArm]

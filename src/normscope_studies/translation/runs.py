@@ -20,8 +20,7 @@ from normscope.train import RunFolder
 from ..engine.ladders import train_all
 from ..engine.models import refuse_missing
 from ..engine.pieces import Pieces
-from .arms import DE_EN, OPTIMIZERS, PLACEMENTS, TranslationArm
-from .config import RunsConfig
+from .config import DE_EN, OPTIMIZERS, PLACEMENTS, RunsConfig, TranslationArm
 
 
 @dataclass(frozen=True, slots=True)
