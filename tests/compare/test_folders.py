@@ -260,14 +260,25 @@ def test_bytes_of_a_command_line_that_are_no_text_are_written_as_escapes(
     assert run("post-ln").page.title == r"one \udcff"
 
 
-@pytest.mark.parametrize("corpus", [{"facts": [[1]]}, {"fingerprint": "", "facts": [], "unigram_nats": 2**40}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"corpus": {"facts": [[1]]}},
+        {"corpus": {"fingerprint": "", "facts": [], "unigram_nats": 2**40}},
+        {"search": {"low": 1e-3, "high": [1]}},
+        {"search": {}},
+        {"costs": {"post-ln": {"parameters": 1}}},
+        {"costs": {"post-ln": {"parameters": "1", "memory_bytes": 1, "flops": 1, "seconds": 1}}},
+        {"costs": {"post-ln": {"parameters": 1, "memory_bytes": 0, "flops": 1, "seconds": 1}}},
+    ],
+)
 def test_a_manifest_that_does_not_mean_anything_is_refused(
-    run: Callable[..., ComparisonResult], tmp_path: Path, corpus: dict[str, Any]
+    run: Callable[..., ComparisonResult], tmp_path: Path, changed: dict[str, Any]
 ) -> None:
     run("post-ln")
-    resealed(tmp_path / "out/comparison.json", corpus=corpus)
-    with pytest.raises(UserError, match=r"comparison\.json is damaged \(ValueError: .*\); remove it"):
-        run("post-ln")
+    resealed(tmp_path / "out/comparison.json", **changed)
+    with pytest.raises(UserError, match=r"comparison\.json is damaged \(\w+Error: .*\); remove it"):
+        folders.report([tmp_path / "out"], tmp_path / "page")
 
 
 def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(

@@ -21,7 +21,7 @@ from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
-from .costs import costs_from, costs_of, costs_table
+from .costs import costs_of
 from .grid import Cell, Grid, write_configs
 from .manifest import about, former_manifest, named_cells, refuse_unlike, write_manifest
 from .page import compare, refuse_other_report
@@ -129,7 +129,7 @@ def compare_cells(
     refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
     refuse_other_report(folder)
     chosen = engine(at_once(processes, cells[0].config))
-    costs = costs_table(costs_of(cells, corpus, costs_from(manifest.costs)))
+    costs = costs_of(cells, corpus, manifest.costs)
     announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once, stop_when=stop_when)
     manifest = replace(manifest.grown(title, command, cells), costs=costs)
     with disk_errors(f"writing into {folder}"):

@@ -4,7 +4,7 @@ Our own models' placements are weighed by a study; what they cost a model of the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 
 from ..placement import AsBuilt, named
 from ..report.words import significant
@@ -26,6 +26,10 @@ class PlacementCost:
     """Of an update, in products."""
     seconds: float
     """Of a batch on this machine's CPU, forward and backward: the least of a few."""
+
+    def __post_init__(self) -> None:
+        if not all(value > 0 for value in astuple(self)):
+            raise ValueError(f"what a placement takes is above 0, got {self}")
 
 
 Costs = Mapping[str, PlacementCost]
@@ -69,10 +73,5 @@ def facts_of_costs(costs: Costs) -> FactLines:
 
 
 def costs_from(table: Mapping[str, Mapping[str, float]]) -> Costs:
-    """As a comparison's file holds them. Raises KeyError or TypeError for others."""
+    """As a comparison's file holds them. Raises AttributeError, TypeError or ValueError for others."""
     return {str(name): PlacementCost(**one) for name, one in table.items()}  # type: ignore[arg-type]
-
-
-def costs_table(costs: Costs) -> dict[str, dict[str, float]]:
-    """As plain values."""
-    return {name: asdict(cost) for name, cost in costs.items()}

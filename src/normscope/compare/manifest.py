@@ -16,6 +16,7 @@ from ..tasks.protocol import AnyCorpus, FactLines
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
+from .costs import Costs, costs_from
 from .grid import Arm, Cell
 from .state import PoolCell
 
@@ -55,8 +56,8 @@ class Manifest:
     """Names of its runs, in the order of the report."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By name, the last message of runs whose process has ended without finishing them."""
-    costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What placements take in memory and time, by name, where that was measured (`costs.PlacementCost`)."""
+    costs: Costs = field(default_factory=dict)
+    """What placements take in memory and time, where that was measured."""
     search: Mapping[str, Any] | None = None
     """Of a folder of trials, what they depend on (`Tuning.record`); None where the runs are no trials."""
 
@@ -119,7 +120,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             return None
     table = _KIND.read(file)
     try:
-        corpus = table["corpus"]
+        corpus, search = table["corpus"], table.get("search")
         facts = [(str(name), str(value)) for name, value in corpus["facts"]]
         if not 0 <= (unigram := float(corpus["unigram_nats"])) <= _MOST_NATS:
             raise ValueError(f"unigram_nats is the entropy of one target, from 0 to {_MOST_NATS}, got {unigram:g}")
@@ -129,8 +130,8 @@ def read_manifest(folder: Path) -> Manifest | None:
             commands=tuple(map(str, table["commands"])),
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
-            costs={str(name): dict(one) for name, one in table.get("costs", {}).items()},
-            search=dict(search) if (search := table.get("search")) is not None else None,
+            costs=costs_from(table.get("costs", {})),
+            search=None if search is None else {**search, "low": float(search["low"]), "high": float(search["high"])},
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}") from error

@@ -31,7 +31,7 @@ from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate
 from ..train.run_folder import Event
 from .conclusion import conclusion, facts, facts_of_stopping, facts_of_tuning, formula_in
-from .costs import costs_from, facts_of_costs
+from .costs import facts_of_costs
 from .curves import clock, curve, gradient_profiles, later_profiles, schedule
 from .grid import Arm, Cell
 from .manifest import Manifest
@@ -197,7 +197,7 @@ def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
             *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
             *facts_of_tuning(tuning.arms, seeds_of(trials)),
             *facts_of_stopping(rows),
-            *facts_of_costs(costs_from(manifest.costs)),
+            *facts_of_costs(manifest.costs),
         ],
         formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
         commands=[*manifest.commands, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],

@@ -128,7 +128,7 @@ def _manifest(asked: TuningTask, folder: Path, stop_when: StopRule | None) -> Ma
         )
     there = found.search
     if unlike := [
-        f"{key}: {there[key]} there, {value} now" for key, value in record.items() if value != there.get(key)
+        f"{key}: {there.get(key)} there, {value} now" for key, value in record.items() if value != there.get(key)
     ]:
         raise UserError(
             f"{folder} holds a search with other settings ({'; '.join(unlike)}), which its trials depend on; choose "
