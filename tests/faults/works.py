@@ -44,7 +44,8 @@ class Work:
         return tuple((path, _timeless(path, content)) for path, content in tree if not _NOT_COMPARED.search(path))
 
 
-_NOT_COMPARED = re.compile(r"(^|/)(\.lock|\.made-by-normscope|tensorboard|logs)(/|$)")
+# A log of updates that no checkpoint has is kept beside the new one, which the command says.
+_NOT_COMPARED = re.compile(r"(^|/)(\.lock|\.made-by-normscope|tensorboard|logs|metrics-\d+\.jsonl)(/|$)")
 _MANIFEST = re.compile(r"^(?!.*\.(unfinished|replaced)-).*/MANIFEST\.sha256$")
 _TIME = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?Z?")
 

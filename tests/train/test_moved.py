@@ -1,5 +1,7 @@
 """A run whose folder is renamed or removed while it trains ends in one line, and writes into no other folder."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from normscope.errors import UserError
 from normscope.runs.run import train_run
+from normscope.train import RunFolder
 from tiny import SHORT, result, tiny
 
 
@@ -29,3 +32,16 @@ def test_a_folder_that_is_no_longer_there_is_named(then: str, tmp_path: Path) ->
         train_run(tiny(*SHORT), run)
         train_run(tiny(*SHORT), tmp_path / "whole")
         assert result(run, 12) == result(tmp_path / "whole", 12)
+
+
+def test_a_disk_that_fails_is_not_said_to_have_lost_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*stats: os.stat_result) -> bool:
+        raise OSError(errno.EIO, "the disk fails")
+
+    def train() -> None:
+        with RunFolder(tmp_path / "run").lock():
+            monkeypatch.setattr(os.path, "samestat", fail)
+            raise UserError("what was done could not be written")
+
+    with pytest.raises(OSError, match="the disk fails"):
+        train()

@@ -85,7 +85,7 @@ class RunFolder:
 
     def refuse_moved(self) -> None:
         """Raise UserError where the folder that this process holds is no longer at its path: nothing is saved there."""
-        with suppress(OSError):
+        with suppress(FileNotFoundError, NotADirectoryError):  # any other says that the disk fails
             if self._held is None or os.path.samestat(self._held, self.path.stat()):
                 return
         raise UserError(
