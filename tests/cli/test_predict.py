@@ -59,6 +59,24 @@ def test_every_stream_of_a_placement_has_a_row_and_a_key(normscope, tmp_path: Pa
     assert list(data["post-ln"]["streams"]) == ["x"]
 
 
+def test_it_says_where_it_is_not_to_be_trusted(normscope):
+    """Below the tables, in blocks of each placement, and as data."""
+    deep = ("--blocks", "24", "--width", "128", "--setting", "xavier-normal")
+    _, out, _ = normscope("predict", "post-ln", "pre-ln", *deep)
+    assert (
+        "less sure: gradients of query, key, −32 to +7 % off in models that were drawn, since tokens have more than "
+        "0.5 of their square in common: post-ln in blocks 3 to 6, pre-ln in blocks 4 to 24"
+    ) in " ".join(out.split())
+    _, out, _ = normscope("predict", "pre-ln", *deep, "--json")
+    (doubt,) = json.loads(out)["pre-ln"]["doubts"]
+    assert (doubt["of"], doubt["first"], doubt["last"]) == (["query", "key"], 4, 24)
+    assert doubt["error"] == [-0.32, 0.07]
+    _, out, _ = normscope("predict", "pre-ln", "post-ln", "--blocks", "2", "--width", "32")
+    assert out.splitlines()[-2].startswith("undecided: the stream and gradients of all matrices, since no models")
+    _, out, _ = normscope("predict", "pre-ln", "--blocks", "2", "--width", "32", "--json")
+    assert json.loads(out)["pre-ln"]["doubts"][0]["error"] is None
+
+
 def test_data_of_two_stacks(normscope):
     _, out, _ = normscope("predict", "--stack", "encoder-decoder", "--blocks", "2", "--setting", "paper", "--json")
     stacks = json.loads(out)["pre-ln"]

@@ -12,6 +12,7 @@ from ..report.words import counted, learning_rate, significant
 from ..settings.arguments import checked
 from ..settings.tables import spelled
 from ..theory.change.prediction import UpdateChange
+from ..theory.doubts import Doubt
 from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many, predict_or_refuse
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class Prediction:
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        return "\n".join([*_table(self.stacks, self.model), *_change_table(self.stacks, self.model)])
+        said = [line for words in doubts_in_words(self.stacks) for line in ["", *_lines_of(words)]]
+        return "\n".join([*_table(self.stacks, self.model), *_change_table(self.stacks, self.model), *said])
 
     def __repr__(self) -> str:
         return f"Prediction({', '.join(self.stacks)}; {self.model.blocks} blocks of width {self.model.width})"
@@ -114,7 +116,8 @@ class Prediction:
             for line in self._lines()
         ]
         heads = ("placement", "E‖x_0‖² / d", "E‖x_L‖² / d", f"gradient of {GRADIENT_OF}, first block", "last block")
-        return fragment([picture(self.svg()), table(heads, rows)])
+        shown, doubts = [picture(self.svg()), table(heads, rows)], [(words,) for words in doubts_in_words(self.stacks)]
+        return fragment([*shown, table(("where it is less sure",), doubts)] if doubts else shown)
 
     def _update(self) -> str:
         """What the change is of, in words; empty without one."""
@@ -190,11 +193,11 @@ def _as_plain(one: StackPrediction) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    if value is None or isinstance(value, str):
+    if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return [_plain(item) for item in value.tolist()]
+    return [_plain(item) for item in (value if isinstance(value, tuple) else value.tolist())]
 
 
 WIDEST = 80
@@ -242,6 +245,35 @@ def _beyond(name: str, one: StackPrediction, change: UpdateChange) -> str:
         f"{name}: out of first order's range, so these are no forecasts: the change is {significant(times, 2)} of the "
         f"stream's own mean square. First order holds to a rate of about {rate}"
     )
+
+
+def doubts_in_words(found: dict[str, dict[str, StackPrediction]]) -> list[str]:
+    """A sentence for each reason not to trust curves as the rest is trusted, with the stacks and blocks it holds of."""
+    of: dict[str, list[str]] = {}
+    for name, stacks in found.items():
+        for stack, one in stacks.items():
+            label = f"{name} ({stack})" if len(stacks) > 1 else name
+            for doubt in one.doubts:
+                where = f"s {doubt.first} to {doubt.last}" if doubt.first < doubt.last else f" {doubt.first}"
+                whole = (doubt.first, doubt.last) == (1, len(one.q) - 1)
+                of.setdefault(_doubt_in_words(doubt, one), []).append(label if whole else f"{label} in block{where}")
+    every = [f"{name} ({stack})" if len(stacks) > 1 else name for name, stacks in found.items() for stack in stacks]
+    return [words if where == every else f"{words}: {', '.join(where)}" for words, where in of.items()]
+
+
+def _lines_of(words: str) -> list[str]:
+    return wrap(words, WIDEST, break_on_hyphens=False)
+
+
+def _doubt_in_words(doubt: Doubt, one: StackPrediction) -> str:
+    gradients = [name for name in doubt.of if name != "q"]
+    every = [name for name, norms in one.gradient_norm.items() if norms.any()]
+    matrices = "all matrices" if gradients == every else ", ".join(gradients)
+    what = " and ".join(["the stream"] * ("q" in doubt.of) + [f"gradients of {matrices}"] * bool(gradients))
+    if doubt.error is None:
+        return f"undecided: {what}, since {doubt.reason}"
+    least, most = (f"{100 * error:+.0f}".replace("-", "−") for error in doubt.error)
+    return f"less sure: {what}, {least} to {most} % off in models that were drawn, since {doubt.reason}"
 
 
 def _depths(model: ModelSetting) -> list[int]:

@@ -75,7 +75,8 @@ def attention_by_place(
         )
     output = inputs.scaled(out)
     silent = () if draws else ("query", "key")
-    return Map(output, 4 * output.one * output.one, projections, silent, "output", inputs, width)
+    spread, logits = 4 * output.one * output.one, attending.variance
+    return Map(output, spread, projections, silent, "output", inputs, width, variance=logits)
 
 
 def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
@@ -255,6 +256,11 @@ class Attending:
         gaps = left * np.sqrt(self._values.gap * self._keys.gap)
         scatter = np.outer(gaps, gaps) / self.width
         return Products(passed.one * together.diagonal() + scatter.diagonal(), passed.two * together + scatter)
+
+    @property
+    def variance(self) -> Entry:
+        """(K,) Of a query's logits over the keys that it sees."""
+        return self._sharp[3].one if self._draws else 0.0
 
     @cached_property
     def _draws(self) -> bool:

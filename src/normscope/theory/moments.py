@@ -58,6 +58,8 @@ class Atoms:
         self._one: int | None = None
         self.normed: dict[Hashable, Moments] = {}
         """What a norm that is the same for all has made of a value."""
+        self.bent = 0.0
+        """The largest share of what a squashing norm read that another one had bent."""
         self.remainders: list[Remainder] = []
         """Parts that squashing norms brought, in the order of their atoms."""
         self.learnt: list[Use] = []

@@ -19,6 +19,7 @@ from ..placement import Placement, named
 from .backward import StackGradients, backward, loss_gradient
 from .change.prediction import ONE_STACK, UpdateChange, change_of
 from .change.prediction import Update as Update
+from .doubts import Doubt, doubts_of
 from .mixing import Array, Products
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
@@ -55,6 +56,8 @@ class StackPrediction:
     """Every residual stream by the name that the formula gives it; of a history of values, the newest one."""
     change: UpdateChange | None = None
     """What the first update moves, where it was asked for."""
+    doubts: tuple[Doubt, ...] = ()
+    """Where it is known to be off, or was compared with nothing."""
 
 
 @contextmanager
@@ -134,6 +137,7 @@ def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPredictio
         gradient_norm={name: np.array(norms) for name, norms in gradients.weights.items()},
         shares=stack.shares(),
         streams={name: _curves(depths) for name, depths in stack.streams.items()},
+        doubts=doubts_of(stack, tuple(name for name, norms in gradients.weights.items() if any(norms))),
     )
 
 

@@ -168,6 +168,7 @@ def _refuse_bent(x: Moments) -> None:
         return
     shares = x.coefficients[bent] ** 2 * x.atoms.q[bent] / x.q
     share = math.sqrt(float(np.max((shares**2).sum(0))))
+    x.atoms.bent = max(x.atoms.bent, share)
     if share > MOST:
         raise Unpredictable(
             f"a norm reads what another norm has squashed: {share:.2g} of its input's square is bent, and beyond "

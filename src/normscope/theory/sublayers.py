@@ -63,7 +63,7 @@ class Map(NamedTuple):
     last_mean: Entry = 0.0
     """E of an entry of the last matrix's inputs."""
     variance: Entry = 0.0
-    """Of what an activation reads."""
+    """Of what an activation reads, or of logits over keys."""
 
 
 def feed_forward(
@@ -156,10 +156,8 @@ def attention(
         query = x.scaled(query_into * query_scale)
         # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
         apart_keys = max(0.0, (source.one - source.two) * key_into * key_scale)
-    if apart_keys:
-        weights = sharpened(source_tokens, query.one * apart_keys, query.two * apart_keys)
-    else:
-        weights = uniform(source_tokens)
+    logits = query.one * apart_keys
+    weights = sharpened(source_tokens, logits, query.two * apart_keys) if apart_keys else uniform(source_tokens)
     inputs = weights.forward(value)
     output_scale = _square_of_scale(inside, "output", width, inputs, 1.0)
     if output_scale != 1.0:
@@ -181,7 +179,7 @@ def attention(
         silent = ()
     output = inputs.scaled(out)
     # Two random matrices: values' and the last.
-    return make(Map, (output, 4 * output.one * output.one, projections, silent, "output", inputs, width, 0.0, 0.0))
+    return make(Map, (output, 4 * output.one * output.one, projections, silent, "output", inputs, width, 0.0, logits))
 
 
 def _square_of_scale(inside: _InsideF, place: str, width: int, read: Products, into: float) -> float:

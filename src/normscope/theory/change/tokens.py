@@ -167,7 +167,7 @@ def mapped(map_: LinearMap, matrix: Alike) -> Alike:
     return Alike(map_.one_one * one + map_.one_two * two, map_.two_one * one + map_.two_two * two)
 
 
-class Ledger:
+class _Ledger:
     """What every part of a stack's values has moved: along the gradients at all inputs, and beside them.
 
     Of tokens that are all alike: matrices over them by their eigenvalues, of what all share and of what they do not.
@@ -210,7 +210,7 @@ class Ledger:
         return of_values(float(shared), float(apart), self.tokens).plus(Alike(float(one), float(two)))
 
 
-class LedgerByPlace:
+class _LedgerByPlace:
     """The same where each token has a place of its own: whole matrices over tokens."""
 
     def __init__(self, atoms: Atoms, tokens: int, back: Sequence[Coefficients], gradients: Sequence[Tokens]) -> None:
@@ -242,6 +242,6 @@ class LedgerByPlace:
 
 def ledger_of(
     atoms: Atoms, tokens: int, back: Sequence[Coefficients], gradients: Sequence[Tokens]
-) -> Ledger | LedgerByPlace:
+) -> _Ledger | _LedgerByPlace:
     """The one that the stack's tokens take."""
-    return (Ledger if atoms.places is None else LedgerByPlace)(atoms, tokens, back, gradients)
+    return (_Ledger if atoms.places is None else _LedgerByPlace)(atoms, tokens, back, gradients)

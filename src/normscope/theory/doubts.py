@@ -1,0 +1,93 @@
+"""Where a prediction is known to be off, or was never compared: said with the prediction, as data.
+
+Errors are predicted over measured, less 1: the least and the greatest over blocks of models that were drawn beside it
+(26 settings of placement, norm, activation and initial weights, widths of 128 and 384, 6 to 36 blocks, 6 to 80 draws
+of each). One error of gradients of queries and keys follows from how much the tokens that keys are made of have in
+common, whatever the placement; up to a half of their square it is below 13 %.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from .stream import Applied, MomentStack
+
+_ALIKE = ((0.5, (-0.32, 0.07)), (0.95, (-1.0, -0.08)))
+"""Beyond that share of their square that tokens have in common, the error of gradients of queries and keys."""
+_STRONG = 2.0
+"""The largest variance of logits that draws had, 1.7, and a little beyond."""
+_BENT = (0.005, (-0.2, -0.05))
+"""Beyond that share of a norm's input that another norm has squashed, the error of the stream's q."""
+_NARROW = 96
+"""The smallest width that was drawn."""
+_DEEP = 0.3
+"""Blocks for each feature of the width, beyond what was drawn: norms of gradients scatter by e^(blocks / width)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A region of curves that is not to be trusted as the rest is."""
+
+    of: tuple[str, ...]
+    """Curves: q, or matrices whose gradients are meant."""
+    first: int
+    last: int
+    """Blocks, both of them included."""
+    error: tuple[float, float] | None
+    """Predicted over measured, less 1, at the least and the most; None where nothing was measured."""
+    reason: str
+
+
+def doubts_of(stack: MomentStack, matrices: tuple[str, ...]) -> tuple[Doubt, ...]:
+    """Of a stack that was predicted, with gradients of these matrices."""
+    return (*_of_the_shape(stack, matrices), *_of_attention(stack, matrices))
+
+
+def _of_the_shape(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Doubt]:
+    blocks, width = stack.placement.stack.blocks, stack.atoms.width
+    if width < _NARROW:
+        reason = f"no models narrower than {_NARROW} were drawn beside predictions, and this one is {width} wide"
+        yield Doubt(of=("q", *matrices), first=1, last=blocks, error=None, reason=reason)
+    if blocks > _DEEP * stack.atoms.scatter_width:
+        reason = f"norms of gradients differ much from draw to draw with {blocks:,} blocks at a width of {width:,}"
+        yield Doubt(of=matrices, first=1, last=blocks, error=None, reason=reason)
+    if stack.atoms.bent > _BENT[0]:
+        reason = "what a norm reads is bent by another one before it, and not Gaussian"
+        yield Doubt(of=("q",), first=1, last=blocks, error=_BENT[1], reason=reason)
+
+
+def _of_attention(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Doubt]:
+    for kind, prefix in (("attention", ""), ("cross_attention", "cross_")):
+        attends = [applied for applied in stack.applied if applied.site.kind == kind]
+        of = tuple(name for name in (f"{prefix}query", f"{prefix}key") if name in matrices)
+        if not attends or not of:
+            continue
+        shared = np.array([_in_common(stack, applied) for applied in attends])
+        regions = np.searchsorted([least for least, _ in _ALIKE], shared)
+        for region, first, last in _runs(regions):
+            if region:
+                least, error = _ALIKE[region - 1]
+                reason = f"tokens have more than {least:g} of their square in common"
+                yield Doubt(of=of, first=first, last=last, error=error, reason=reason)
+        logits = np.array([np.max(applied.map.variance) for applied in attends])
+        for strong, first, last in _runs((logits > _STRONG).astype(int)):
+            if strong:
+                reason = f"logits have a variance above {_STRONG:g}, and had less where models were drawn"
+                names = (*of, f"{prefix}value", f"{prefix}output")
+                yield Doubt(of=names, first=first, last=last, error=None, reason=reason)
+
+
+def _in_common(stack: MomentStack, applied: Applied) -> float:
+    """What share of their square two tokens have in common, of those that keys are made of."""
+    memory = stack.setting.memory
+    one, two, _ = memory if applied.site.kind == "cross_attention" and memory else applied.input.mean
+    return float(two / one) if one else 0.0
+
+
+def _runs(regions: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Each region, its first and its last block."""
+    for region, group in groupby(enumerate(regions.tolist()), key=lambda pair: pair[1]):
+        blocks = [place + 1 for place, _ in group]
+        yield region, blocks[0], blocks[-1]

@@ -1,0 +1,95 @@
+"""What a prediction says of itself: where it is off, and where nothing was compared with it."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, layer_norm
+
+from normscope.theory.predict import ModelSetting, predict
+
+
+def doubts(name: str = "pre-ln", **setting: object):
+    model = ModelSetting(**{"width": 512, "ffn_width": 512, "setting": "normal-by-width", **setting})  # type: ignore[arg-type]
+    return next(iter(predict(name, model).values())).doubts
+
+
+def test_a_shallow_stack_of_ordinary_logits_has_none():
+    assert doubts(blocks=2) == ()
+    assert doubts("post-ln", blocks=40, setting="theory") == (), "queries and keys of 0 have no gradients"
+
+
+def test_regions_follow_each_other_where_tokens_come_to_be_alike():
+    first, second = doubts("post-ln", blocks=16)
+    assert first.of == second.of == ("query", "key")
+    assert first.last + 1 == second.first
+    assert second.last == 16
+    assert first.error is not None
+    assert second.error is not None
+    assert second.error[0] < first.error[0] < 0
+    assert "in common" in first.reason
+
+
+@pytest.mark.parametrize(
+    ("setting", "of", "said"),
+    [
+        ({"width": 64, "blocks": 2}, {"q", "query", "value", "ffn_out"}, "64 wide"),
+        ({"width": 100, "blocks": 40, "setting": "theory"}, {"value", "ffn_out"}, "40 blocks at a width of 100"),
+        ({"width": 4096, "blocks": 1, "setting": "normal-0.02"}, {"query", "key", "output"}, "variance above 2"),
+        ({"width": 4096, "blocks": 1, "setting": "normal-0.02", "stack": "decoder"}, {"query", "value"}, "variance"),
+    ],
+)
+def test_what_nobody_drew_is_undecided(setting, of, said):
+    (doubt,) = (one for one in doubts(**setting) if one.error is None)
+    assert of <= set(doubt.of)
+    assert said in doubt.reason
+    assert (doubt.first, doubt.last) == (1, setting["blocks"])
+
+
+def test_what_norms_have_bent():
+    (doubt,) = doubts("post-ln", blocks=8, setting="theory", norm="dyt")
+    assert doubt.of == ("q",)
+    assert doubt.error == (-0.2, -0.05)
+
+
+def test_cross_attention_is_judged_by_the_memory():
+    model = ModelSetting(stack="encoder-decoder", blocks=6, width=128, ffn_width=512, setting="paper", tokens=20)
+    stacks = predict("post-ln", model)
+    (crossing,) = (one for one in stacks["decoder"].doubts if one.of == ("cross_query", "cross_key"))
+    assert (crossing.first, crossing.last) == (1, 6)
+    assert all(one.of == ("query", "key") for one in stacks["encoder"].doubts)
+
+
+def test_drawn_models_lie_within_what_is_said():
+    """Gradients of W_Q of Pre-LN over 12 blocks, beside plain tensors."""
+    blocks, width, tokens, vocabulary = 12, 128, 16, 500
+    model = {"blocks": blocks, "width": width, "ffn_width": width, "tokens": tokens, "vocabulary": vocabulary}
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn() -> list[float]:
+        w = [
+            [(torch.randn(width, width, generator=generator) * width**-0.5).requires_grad_() for _ in range(6)]
+            for _ in range(blocks)
+        ]
+        rows = torch.randn(vocabulary, width, generator=generator) * width**-0.5
+        order = torch.randperm(vocabulary, generator=generator)
+        half = width // 2
+        angle = torch.arange(2, tokens + 2)[:, None] * torch.exp(torch.arange(half) * -(np.log(10000) / (half - 1)))
+        x = rows[order[:tokens]] * width**0.5 + torch.cat([angle.sin(), angle.cos()], 1)
+        for query, key, value, out, up, down in w:
+            n = layer_norm(x, (width,))
+            x = x + ((n @ query) @ (n @ key).T / width**0.5).softmax(-1) @ (n @ value) @ out
+            x = x + (layer_norm(x, (width,)) @ up).relu() @ down
+        cross_entropy(layer_norm(x, (width,)) @ rows.T, order[tokens : 2 * tokens]).backward()
+        return [float(block[0].grad.square().sum()) for block in w]  # type: ignore[union-attr]
+
+    squares = np.array([drawn() for _ in range(24)])
+    measured, spread = np.sqrt(squares.mean(0)), squares.std(0, ddof=1) / squares.mean(0) / 2 / 24**0.5
+    found = predict("pre-ln", ModelSetting(setting="normal-by-width", **model))["encoder"]
+    error = found.gradient_norm["query"] / measured - 1
+    (doubt,) = found.doubts
+    least, most = doubt.error
+    said = slice(doubt.first - 1, doubt.last)
+    assert (error[said] > least - 3 * spread[said]).all()
+    assert (error[said] < most + 3 * spread[said]).all()
+    assert error[said].mean() < -0.03, "which is why it is said"
+    assert (abs(error[: doubt.first - 1]) < 0.13 + 3 * spread[: doubt.first - 1]).all()
