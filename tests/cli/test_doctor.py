@@ -95,7 +95,6 @@ def call(monkeypatch, capsys, tmp_path) -> Callable[..., Called]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     # A loaded machine makes every stage a slow one.
     monkeypatch.setattr(cli_stages, "_SHOWN_AFTER_SECONDS", 600.0)
-    before = set(sys.modules)
 
     def run(*arguments: str) -> Called:
         monkeypatch.setattr(sys, "argv", ["normscope", "doctor", *arguments])
@@ -104,10 +103,7 @@ def call(monkeypatch, capsys, tmp_path) -> Callable[..., Called]:
         captured = capsys.readouterr()
         return Called(int(stop.value.code or 0), captured.out, captured.err)
 
-    yield run
-    for name in set(sys.modules) - before:
-        if name.startswith("normscope_target_"):
-            del sys.modules[name]
+    return run
 
 
 @pytest.fixture

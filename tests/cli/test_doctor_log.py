@@ -39,6 +39,18 @@ def test_a_log_alone_is_explained(
     assert (found["onset"], found["cause"]) == (60, "bad-batch")
 
 
+def test_what_a_log_tells_is_set_apart_from_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A spike that came back asks for nothing of the model, whose "nothing to do" is not said of the spike."""
+    train_run(tiny(*SHORT), tmp_path / "run")
+    run(monkeypatch, str(tmp_path / "run"), "--no-advice", "--log", str(state(tmp_path, bad=6.0)))
+    log, _, model = capsys.readouterr().out.partition("the model by itself:")
+    assert "spike at update 60" in log
+    assert "rules asked" not in log
+    assert "rules asked" in model
+
+
 def test_what_is_asked_amiss_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +122,8 @@ def test_a_diverged_run_and_its_model_are_one_verdict(
     assert "what models like it are trained with" in said
     assert "is post-ln: a norm on every sum" in said
     assert "--probe 200 tests it" in said
+    # Not yet: a probe trains on batches, which this file does not give.
+    assert "tests it, once my_model.py has batches()" in " ".join(said.split())
     assert "TARGET" not in said
     assert json.loads(Path("all.json").read_text())["history"]["verdict"]["do"] == first
     assert first in Path("page.html").read_text()

@@ -137,6 +137,6 @@ def read_factory(folder: Path, changed: Path) -> Any:
         # Of the next case's folder the same names are imported anew.
         sys.path[:] = path
         for name in set(sys.modules) - modules:
-            if name == "part" or name.startswith("normscope_target_"):
+            if name == "part" or name.startswith("normscope_user_"):
                 del sys.modules[name]
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)

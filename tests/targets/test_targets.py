@@ -214,6 +214,32 @@ def test_what_a_factory_may_return(user):
     assert isinstance(user("doctored_models:INSTANCE").model, nn.TransformerEncoder)
 
 
+def test_a_file_with_batches_of_its_own_is_examined_and_probed_on_them(user, folder):
+    (folder / "own_models.py").write_text(
+        "import torch\n"
+        "class Own(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.proj = torch.nn.Linear(3, 5)\n"
+        "    def forward(self, x):\n"
+        "        return self.proj(x)\n"
+        "def build(): return Own()\n"
+        "def paired(): return Own(), torch.ones(1, 3)\n"
+        "def batches(number): return torch.full((2, 3), float(number)), torch.tensor([0, 4])\n"
+    )
+    target = user("own_models.py:build")
+    for number in (0, 7):
+        logits = target.model(torch.full((2, 3), float(number)))
+        given = target.batches(number)
+        assert torch.equal(given(target.model), logits)
+        expected = functional.cross_entropy(logits, torch.tensor([0, 4]))
+        assert torch.equal(target.loss(given(target.model), given), expected)
+    assert torch.equal(target.inputs(target.model), target.model(torch.zeros(2, 3)))
+    # Nobody has said a rate or a clip, and inputs that a function gives are what it is examined on.
+    assert (target.optimizer, target.clip_norm, target.warmup_updates) == (None, None, None)
+    assert torch.equal(user("own_models.py:paired").inputs, torch.ones(1, 3))
+
+
 def test_labels_among_the_inputs_make_a_hugging_face_loss(user, folder):
     pytest.importorskip("transformers")
     (folder / "labelled_models.py").write_text(
@@ -258,7 +284,7 @@ def test_the_seed_is_the_factorys_too(user):
         ("doctored_models:loss_of_no_kind", [], "class str as loss; it must be a function"),
         ("doctored_models:optimizer_of_no_kind", [], "class str as optimizer; it must be a torch.optim.Optimizer"),
         ("doctored_models:Own", [], "no sample inputs are known for Own: give them, a tensor"),
-        ("doctored_models.py", [], "name the function too, as in doctored_models.py:function"),
+        ("doctored_models.py", [], "is no target: give package.module:function or file.py:function"),
         ("doctored_models.py:", [], "name the function too"),
         ("broken_models:f", [], "SyntaxError"),
         ("needy_models:f", [], "ModuleNotFoundError: No module named 'package_that_nobody_has'"),

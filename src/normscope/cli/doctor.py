@@ -163,7 +163,10 @@ def doctor(
     from ..doctor.result import worst_of
 
     named = ["--set=" + setting for setting in settings]
-    _write(replace(diagnosis, asked=shlex.join([target, *named])), html, as_json, history)
+    place = target.rpartition(":")[0]
+    holder = f"{place} has" if place.endswith(".py") else "a Python file of yours builds the model and has"
+    needs = f", once {holder} batches()" if found.batches is None else ""
+    _write(replace(diagnosis, asked=shlex.join([target, *named]), probe_needs=needs), html, as_json, history)
     if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (history and _as_bad_as(fail_on, history.severity)):
         raise typer.Exit(1)
 
@@ -306,7 +309,7 @@ def _write(
 
     if history is not None:
         print_history(history, verdict_lines(verdict, columns()))
-        typer.echo("\nthe model by itself:" if verdict else "")
+        typer.echo("\nthe model by itself:")
     console = standard_output()
     console.print(terminal_page(diagnosis, reasons(), verdict[0][1] if verdict else ""))
     for file in (html, as_json):

@@ -229,6 +229,8 @@ class Record:
     """None where it was not asked for, or no loss can be taken."""
     asked: str = field(default="TARGET", compare=False, metadata={"json": False})
     """What a command that looks at the same model names it."""
+    probe_needs: str = field(default="", compare=False, metadata={"json": False})
+    """What `--probe` asks for first, as ", once my_model.py has batches()"; empty where it has all."""
 
     @property
     def verdict(self) -> Health:

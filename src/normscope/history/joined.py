@@ -128,7 +128,7 @@ def _warmup(diagnosis: Record, history: History, own: int, rate: str) -> tuple[s
     which = "as yours was" if least == own else "a tenth of this training, or 2 / (1 - β2) of Adam where that is less"
     at_rate = f" --rate {rate}" if rate[0].isdigit() else ""  # else it is not known
     command = f"normscope doctor {diagnosis.asked}{at_rate} --probe 200"
-    return counted(least, "update"), f"{which}; not tested: `{command}` does"
+    return counted(least, "update"), f"{which}; not tested: `{command}` does{diagnosis.probe_needs}"
 
 
 def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, error_line
 from ..files import disk_errors
 from .tables import flat, put, read_overrides, read_toml
 
@@ -101,9 +101,9 @@ class OwnFile:
         try:
             # What was hashed, and not what a cache beside the file says that it compiles to.
             exec(compile(content, self.path, "exec", dont_inherit=True), module.__dict__)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise UserError(f"cannot import {self.path}: {type(error).__name__}: {error}") from error
+            raise UserError(f"cannot import {self.path}: {error_line(error)}") from error
         _RAN[self.path] = digest
 
 
@@ -113,7 +113,7 @@ def import_file(path: Path) -> None:
     One that was edited since this process ran it runs again.
     """
     file = OwnFile(_resolved(path))
-    if file.path in _RAN and _RAN[file.path] != _sha256_of(_content(file.path)):
+    if file.path in _RAN and (_RAN[file.path] != _sha256_of(_content(file.path)) or file._name not in sys.modules):
         del _RAN[file.path]
     file.run()
     _SAID.add(file.path)

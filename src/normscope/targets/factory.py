@@ -2,10 +2,8 @@
 
 import difflib
 import importlib
-import importlib.util
 import inspect
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 from ..doctor.advise.short_run import Given
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError, error_line
+from ..settings.files import OwnFile, factory_in, import_file
 from ..settings.tables import nearest
 from .target import Loss, SampleSettings
 
@@ -64,6 +63,13 @@ def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) ->
     return _validated(text, returned)
 
 
+def brings_batches(text: str) -> bool:
+    """Whether the file of `file.py:function`, which has run, has the function batches() that experiments ask for."""
+    named = factory_in(text)
+    own = None if named is None else getattr(OwnFile.of(str(named[0])).module, "batches", None)
+    return inspect.isfunction(own) and len(inspect.signature(own).parameters) <= 1
+
+
 def _imported(place: str, name: str) -> ModuleType:
     _put_on_path(Path.cwd())
     if not place.endswith(".py"):
@@ -74,19 +80,8 @@ def _imported(place: str, name: str) -> ModuleType:
     if not name:
         raise UserError(f"name the function too, as in {place}:function")
     _put_on_path(file.parent)
-    module_name = f"normscope_target_{zlib.crc32(bytes(file)):08x}_{file.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Classes are looked up here by dataclasses and pickle.
-    sys.modules[module_name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[module_name]
-        raise UserError(f"cannot import {place}: {error_line(error)}") from error
-    return module
+    import_file(file)
+    return OwnFile.of(str(file)).module
 
 
 def _module(name: str) -> ModuleType:

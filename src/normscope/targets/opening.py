@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..tasks.protocol import TaskFromScratch, TrainingBatch
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig, refuse_unrun
 from ..train import RunFolder
-from .factory import made_by
+from .factory import brings_batches, made_by
 from .target import SampleSettings, Target, own_loss, sampled, wanted_placement
 
 EXAMINED_TOKENS = 4096
@@ -174,8 +175,6 @@ def _of_file(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Ta
         return of_config(path, settings)
     if path.suffix == ".json":
         return _of_hugging_face(str(path), hugging_face.from_config_file(path, read_overrides(settings)), drawing)
-    if path.suffix == ".py":
-        raise UserError(f"{path} holds Python: name the function too, as in {path}:function")
     raise UserError(f"{path} is no target: {KINDS}")
 
 
@@ -193,6 +192,9 @@ def _of_hugging_face(name: str, built: hugging_face.Built, drawing: SampleSettin
 
 def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
     made = made_by(text, read_overrides(settings), drawing)
+    bare = made.inputs is None and made.batches is None
+    if bare and brings_batches(text) and not any(weight.is_meta for weight in made.model.parameters()):
+        return _on_own_batches(text, made.model)
     inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
     return Target(
         title=_title(made.model, text),
@@ -205,6 +207,15 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
         batches=made.batches,
         wanted_placement=wanted_placement(made.model),
     )
+
+
+def _on_own_batches(text: str, model: nn.Module) -> Target:
+    """A model whose file has the functions that experiments ask for, on its batches and by its loss."""
+    config = load(Path(text))
+    task = task_from_scratch(config, text)
+    found = _target(text, task, config, model, task.open(config), None)
+    # Rate, warm-up and clip are the configuration's defaults, and nobody's word.
+    return replace(found, optimizer=None, warmup_updates=None, clip_norm=None, wanted_placement=wanted_placement(model))
 
 
 def _title(model: nn.Module, text: str) -> str:

@@ -107,7 +107,8 @@ def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | N
         return found, None
     raise UserError(
         f"no sample inputs are known for {type(model).__name__}: give them, a tensor, a tuple (by position) or a dict "
-        "(by keyword), as diagnose(model, inputs) in Python, or let the function return (model, inputs)"
+        "(by keyword), as diagnose(model, inputs) in Python, let the function return (model, inputs), or write "
+        "batches() beside it"
     )
 
 
@@ -185,8 +186,8 @@ def probing_of(target: Target, updates: int) -> Probing:
         raise UserError(f"--probe {updates}: at least {LEAST_UPDATES} updates are needed to compare rates")
     if target.batches is None:
         raise UserError(
-            f"--probe: {target.title} brings no batches to train on, and random tokens teach nothing; give a function "
-            "that returns a mapping with the keys model, inputs, loss and batches (a data loader, or a function of the "
-            "update's number), or a configuration of `normscope train`"
+            f"--probe: {target.title} brings no batches to train on, and random tokens teach nothing; write "
+            "batches() beside the function, which returns a data loader or, as batches(number), one batch; or give a "
+            "configuration of `normscope train`"
         )
     return Probing(batches=target.batches, updates=updates)

@@ -84,7 +84,7 @@ def rate_headline(advice: Advice) -> str:
     return said
 
 
-def rate_step(advice: Advice, target: str = "TARGET") -> str:
+def rate_step(advice: Advice, target: str = "TARGET", needs: str = "") -> str:
     """What to do about the wanted rate, in the imperative; "" where nothing is to be done."""
     if advice.wanted_rate is None or advice.wanted_place is None or advice.own_warmup == "carries":
         return ""
@@ -94,7 +94,7 @@ def rate_step(advice: Advice, target: str = "TARGET") -> str:
         lower = "" if advice.best_rate is None else f" to {_best(advice)}"
         return f"lower the learning rate{lower}"
     if advice.source == "known rates" and (advice.is_too_high or advice.wanted_place in ("above", "unknown")):
-        return f"try your learning rate: {_command(advice, target)}"
+        return f"try your learning rate: {_command(advice, target)}{needs}"
     return ""
 
 

@@ -19,7 +19,8 @@ def first_step(diagnosis: Record) -> str:
     if leading:
         verb = "mend" if leading[0].severity is Severity.ERROR else "check"
         return f"{verb} {leading[0].id}: {leading[0].fix or leading[0].message}"
-    if diagnosis.advice is not None and (step := rate_step(diagnosis.advice, diagnosis.asked)):
+    advice = diagnosis.advice
+    if advice is not None and (step := rate_step(advice, diagnosis.asked, diagnosis.probe_needs)):
         return step
     if not diagnosis.stacks:
         return "look at what was run: no residual stream was found in it"
