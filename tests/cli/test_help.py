@@ -125,6 +125,12 @@ DOCTOR = [
     (["--probe", "200", "--no-advice"], "--probe makes advice and --no-advice leaves it out"),
 ]
 EARLY = [
+    (
+        ["compare", "--engine", "slurm"],
+        "the engine slurm calls sbatch and squeue, and this machine has no such command",
+    ),
+    (["compare", "--engine", "cluster.toml", "--dry-run"], "cluster.toml: time: options of sbatch are words without"),
+    (["doctor", "model.py"], "model.py holds Python: name the function too, as in model.py:function"),
     (["train", "absent.toml"], "cannot read the configuration absent.toml: No such file or directory"),
     (["train", "broken.toml"], "broken.toml is not TOML: "),
     (["train", "--set", "nonsense"], "--set takes KEY=VALUE"),
@@ -184,11 +190,14 @@ for line in sys.stdin:
 def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("early")
     (folder / "broken.toml").write_text("[model\n")
+    (folder / "model.py").touch()
+    (folder / "cluster.toml").write_text('[engine]\nname = "slurm"\ntime = "4 hours"\n')
     (folder / "run").mkdir()
     (folder / "run/config.toml").touch()
     asked = "".join("\t".join(arguments) + "\n" for arguments, _ in EARLY)
     command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, input=asked, cwd=folder, capture_output=True, text=True, check=True)
+    elsewhere = {**os.environ, "PATH": "/nowhere"}
+    done = subprocess.run(command, input=asked, cwd=folder, capture_output=True, text=True, check=True, env=elsewhere)
     lines = done.stdout.splitlines()
     assert len(lines) == len(EARLY)
     for (arguments, words), line in zip(EARLY, lines, strict=True):

@@ -1,6 +1,7 @@
 """`normscope placements` and `normscope placements show`."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -44,6 +45,15 @@ def test_the_list_fits_a_hundred_columns_and_names_everyone(call):
     assert max(map(len, out.splitlines())) <= 100
     first_words = {line.removeprefix("└ ").split(" ")[0] for line in out.splitlines() if line}
     assert set(registered()) <= first_words
+
+
+def test_the_short_list_waits_for_neither_torch_nor_matplotlib():
+    program = (
+        "import sys\nfrom normscope.cli.main import main\nsys.argv = ['normscope', 'placements']\n"
+        "try:\n    main()\nfinally:\n    print([name for name in ('torch', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_the_list_as_data(call):

@@ -27,7 +27,11 @@ def test_nothing_said_is_this_machine() -> None:
         ("dask", None, "local, ray, slurm, or a TOML file with a table .engine. that names one; got 'dask'"),
         (None, {"name": "ray", "gpu": 1}, "unknown key 'gpu'; did you mean 'gpus'"),
         ("slurm", {"name": "slurm", "gpus": -1}, "gpus must be 0 or more, got -1"),
-        ("slurm", {"name": "slurm", "partition": "a b"}, "without blanks, got 'a b'"),
+        (
+            "slurm",
+            {"name": "slurm", "partition": "a b"},
+            "partition: options of sbatch are words without blanks, got 'a b'",
+        ),
         ("slurm", {"name": "slurm", "options": ["-N2"]}, "must begin with --, got .'-N2'."),
         (None, {"name": "local", "gpus": 1}, "local has no settings, got gpus"),
     ],

@@ -1,7 +1,6 @@
 """Placements on a terminal of 100 columns and in a notebook's cell: the list, and one with all its details."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import wrap
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,21 +12,7 @@ from ..report.wiring.text import wiring_text
 from . import words
 from .details import Details
 from .page import diagram
-from .rows import PlacementRow, Size, StackName, in_order
-from .rows import row as row_of
-
-
-def short_lines(size: Size, width: int) -> Iterator[str]:
-    """A line each: name, year, and what sets it apart or its formula; a user's own may take more of `width` columns."""
-    found = in_order()
-    named = max(len(placement.name) for placement in found)
-    for placement in found:
-        head = f"{placement.name:{named}}  {placement.year}  "
-        said = vars(placement).get("gist") or "; ".join(words.brief_formula(row_of(placement, size)))
-        yield from wrap(said, width, initial_indent=head, subsequent_indent=" " * len(head))
-    yield ""
-    more = "`normscope placements show NAME` prints formula, wiring and initial weights; `--long` adds source and cost."
-    yield from wrap(more, width)
+from .rows import PlacementRow, Size, StackName
 
 
 def list_table(rows: Sequence[PlacementRow], size: Size) -> RenderableType:

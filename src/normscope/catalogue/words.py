@@ -1,11 +1,13 @@
 """How the catalogue's numbers and lists are said, in the terminal as in the manual."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..placement.base import Initial
 from ..report.words import significant
-from .rows import PlacementRow, Size, StackFacts, StackName
+from .rows import PlacementRow, Size, StackFacts, StackName, in_order
+from .rows import row as row_of
 
 if TYPE_CHECKING:  # it imports torch, which the list does without
     from .details import Details, WeightDraw, WeightRow
@@ -16,6 +18,19 @@ COUNTED = (
     "counts as its share."
 )
 EXTRA = "Extra parameters: trainable numbers of the formula, beside F's matrices and what its norms own."
+
+
+def short_lines(size: Size, width: int) -> Iterator[str]:
+    """A line each: name, year, and what sets it apart or its formula; a user's own may take more of `width` columns."""
+    found = in_order()
+    named = max(len(placement.name) for placement in found)
+    for placement in found:
+        head = f"{placement.name:{named}}  {placement.year}  "
+        said = vars(placement).get("gist") or "; ".join(brief_formula(row_of(placement, size)))
+        yield from wrap(said, width, initial_indent=head, subsequent_indent=" " * len(head))
+    yield ""
+    more = "`normscope placements show NAME` prints formula, wiring and initial weights; `--long` adds source and cost."
+    yield from wrap(more, width)
 
 
 def span(counts: Sequence[int]) -> str:

@@ -1,7 +1,6 @@
 """`normscope compare` and `normscope demo` train grids of runs and write their report."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from ..compare.grid import Grid
     from ..compare.search import Tuning
     from ..tasks.run_config import RunConfig
-    from ..train import StopRule
 
 
 @described_by(COMPARE)
@@ -76,8 +74,11 @@ def compare(
     """
     given = read_config(config, settings, imports, trust=trust or not dry_run)
     names = placement_names(placements) if placements else None
+    from ..engines.choosing import chosen, settings_of
+
+    # An engine that is not there is refused before torch is imported, which takes seconds.
+    said, where = settings_of(engine, given.engine), None if dry_run else chosen(engine, given.engine)
     from ..compare.axes import AxisOptions, numbers, planned
-    from ..engines.choosing import chosen
     from ..tasks.registry import config_of
     from ..train import StopRule
 
@@ -94,10 +95,11 @@ def compare(
     grid, defaults, tuning = planned(base, given.places, asked, tune=tune, trials=trials, together=trials_together)
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    if dry_run:
-        _prepare(base, grid, folder, engine, given.engine, StopRule.of(stop_when))
+    if where is None:
+        from ..compare.compare import prepare
+
+        tell(*prepare(base, grid, folder, said, StopRule.of(stop_when)))
         return
-    where = chosen(engine, given.engine)
     options = {"processes": processes, "engine": where, "evaluate": evaluate, "title": title, "notes": notes}
     _compare(base, grid, folder, tuning=tuning, stop_when=StopRule.of(stop_when), **options)
 
@@ -148,20 +150,6 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning |
     with GridDisplay(stderr()) as display:
         done = run(base, grid, folder, watch=display, say=say, command=command, **options)
     end_of(done)
-
-
-def _prepare(
-    base: "RunConfig",
-    grid: "Grid",
-    folder: Path,
-    engine: str | None,
-    table: Mapping[str, Any],
-    stop_when: "StopRule | None",
-) -> None:
-    from ..compare.compare import prepare
-    from ..engines.choosing import settings_of
-
-    tell(*prepare(base, grid, folder, settings_of(engine, table), stop_when))
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:

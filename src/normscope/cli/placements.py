@@ -147,12 +147,15 @@ def placements(
         found = {"size": asdict(size), "placements": [asdict(row) for row in rows(size)]}
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
     else:
-        from ..catalogue.views import list_table, short_lines
-
+        # The short list does without what the table takes: torch and matplotlib.
         if long:
+            from ..catalogue.views import list_table
+
             standard_output().print(list_table(rows(size), size))
-        for line in () if long else short_lines(size, columns()):
-            print(line)
+        else:
+            from ..catalogue.words import short_lines
+
+            print("\n".join(short_lines(size, columns())))
 
 
 @placements_app.command()

@@ -59,6 +59,8 @@ def refuse_missing_target(target: str) -> None:
     file = Path(before if sign else target).expanduser()
     if file.suffix in (".py", ".toml", ".json") and not file.exists():
         raise UserError(f"no such file: {before}" if sign else f"no such file or folder: {target}")
+    if file.suffix == ".py" and not sign:
+        raise UserError(f"{target} holds Python: name the function too, as in {target}:function")
 
 
 def complete_placements(incomplete: str) -> list[str]:

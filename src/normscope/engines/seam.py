@@ -101,8 +101,9 @@ class SlurmSettings:
                 raise ValueError(f"{key} must be 0 or more, got {getattr(self, key)}")
         if self.seconds_to_save < 1:
             raise ValueError(f"seconds_to_save must be at least 1, got {self.seconds_to_save}")
-        for text in (self.partition, self.account, self.time, self.memory, *self.options):
-            if any(sign.isspace() for sign in text):
-                raise ValueError(f"options of sbatch are words without blanks, got {text!r}")
+        for key in ("partition", "account", "time", "memory", "options"):
+            for text in [*self.options] if key == "options" else [getattr(self, key)]:
+                if any(sign.isspace() for sign in text):
+                    raise ValueError(f"{key}: options of sbatch are words without blanks, got {text!r}")
         if odd := [text for text in self.options if not text.startswith("--")]:
             raise ValueError(f"options must begin with --, got {odd}")

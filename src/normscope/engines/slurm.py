@@ -179,7 +179,10 @@ class OnSlurm(Engine[QueuedJob]):
     def __init__(self, settings: SlurmSettings) -> None:
         """Raises UserError where there are no commands of Slurm on this machine."""
         if missing := [command for command in ("sbatch", "squeue") if shutil.which(command) is None]:
-            raise UserError(f"the engine slurm calls {' and '.join(missing)}, and this machine has no such command")
+            raise UserError(
+                f"the engine slurm calls {' and '.join(missing)}, and this machine has no such command: give this "
+                "where jobs are submitted; `normscope compare … --dry-run` writes the script anywhere"
+            )
         self.settings = settings
         self._unsubmitted: list[QueuedJob] = []
         self._queue: set[str] = set()
