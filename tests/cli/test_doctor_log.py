@@ -121,9 +121,8 @@ def test_a_diverged_run_and_its_model_are_one_verdict(
     assert "rise from update 60" in said
     assert "what models like it are trained with" in said
     assert "is post-ln: a norm on every sum" in said
-    assert "--probe 200 tests it" in said
     # Not yet: a probe trains on batches, which this file does not give.
-    assert "tests it, once my_model.py has batches()" in " ".join(said.split())
+    assert "--probe 200` does, once my_model.py has batches()" in " ".join(said.split())
     assert "TARGET" not in said
     assert json.loads(Path("all.json").read_text())["history"]["verdict"]["do"] == first
     assert first in Path("page.html").read_text()

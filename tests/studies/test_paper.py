@@ -11,11 +11,12 @@ import pytest
 
 from conftest import SHARED
 from normscope.errors import UserError
+from normscope.evidence.judging import Verdict
 from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.paper.rows import NOT_RUN, ClaimRow, ListedClaim, listed, rows
-from normscope_studies.paper.study import STUDY, PaperConfig, markdown, tables, tally, verdicts_svg
+from normscope_studies.paper.study import STUDY, PaperConfig, markdown, not_run, tables, tally, verdicts_svg
 
 RESULTS = Path(__file__).parents[2] / "results"
 CLAIMS, STUDIES = listed()
@@ -51,6 +52,18 @@ def test_what_is_called_published_stands_at_the_place_that_is_named(one: ListedC
     # Each BLEU score and loss of a statement is the paper's own; 1e-3 is written otherwise there.
     for number in re.findall(r"(?<![\d.])\d+\.\d+(?![\d.e])", one.statement):
         assert number in text(one.text)
+
+
+def test_what_was_not_run_is_named_where_it_is_counted(tmp_path: Path) -> None:
+    one = ClaimRow(
+        listed=CLAIMS[0], found="1.0", conditions="", verdict=Verdict("reproduced"), where="", command="normscope study"
+    )
+    (tmp_path / one.listed.study).mkdir()
+    (tmp_path / one.listed.study / "results.json").touch()
+    other = replace(one, found="", verdict=None)
+    assert not_run([one], tmp_path) == "nothing"
+    assert not_run([one, other], tmp_path) == one.listed.place
+    assert not_run([one, other], tmp_path / "none") == f"no results of {one.listed.study}"
 
 
 def test_every_lemma_theorem_figure_appendix_and_score_of_the_paper_is_in_the_list() -> None:

@@ -182,8 +182,12 @@ def configured(config: Any, overrides: Sequence[str], given: Mapping[str, Any] |
 
 
 def _lines(title: str, found: Findings, caution: str) -> list[str]:
-    """What the terminal shows: conditions, every claim beside what was measured, and the count of verdicts."""
-    lines = [title, *(f"  {key}: {value}" for key, value in found.conditions.items()), *found.lines]
+    """What the terminal shows: conditions, every claim beside what was measured, and the count of verdicts.
+
+    A caution stands where reading begins, and again where a long text has left the reader.
+    """
+    warned = [caution] if caution and found.claims else []
+    lines = [title, *warned, *(f"  {key}: {value}" for key, value in found.conditions.items()), *found.lines]
     for claim in found.claims:
         lines += [
             f"{claim.name}: {claim.verdict}{f' ({claim.conditions})' if claim.conditions else ''}",
@@ -192,5 +196,4 @@ def _lines(title: str, found: Findings, caution: str) -> list[str]:
         ]
     if found.claims:
         lines.append(f"{counted(len(found.claims), 'claim')}: {tally(claim.verdict for claim in found.claims)}.")
-        lines += [caution] if caution else []
-    return lines
+    return [*lines, *warned]

@@ -151,6 +151,14 @@ def verdicts_svg(rows: Sequence[ClaimRow]) -> str:
         return to_svg(figure, title="Verdicts on the paper's claims by part", desc=words)
 
 
+def not_run(found: Sequence[ClaimRow], results: Path) -> str:
+    """The studies without results, and the places of what no study has measured yet."""
+    missing = sorted({row.listed.study for row in found if not (results / row.listed.study / "results.json").is_file()})
+    places = [row.listed.place for row in found if not row.found and row.listed.study not in missing]
+    studies = [f"no results of {', '.join(missing)}"] if missing else []
+    return "; ".join([*studies, *places]) or "nothing"
+
+
 def part_of(row: ClaimRow) -> str:
     """The study that a claim is looked up in, as the paper would call it."""
     return (
@@ -186,13 +194,12 @@ def run(config: PaperConfig, pieces: Pieces) -> Findings:
     found = rows(claims[: config.claims or None], studies, results)
     # A link starts from where the page is, as it is reached.
     write_over(pieces.folder / "claims.md", markdown(found, results, pieces.folder))
-    missing = sorted({row.listed.study for row in found if not (results / row.listed.study / "results.json").is_file()})
     return Findings(
         conditions={
             "Source": "Xiong et al. 2020, arXiv:2002.04745; “corrected” is what its proofs bear",
             "Ours": "each study's own words, numbers and intervals, from its results.json",
             "Verdicts": "; ".join(groups(found)),
-            "Not run": f"no results of {', '.join(missing)}" if missing else "every study has results",
+            "Not run": not_run(found, results),
         },
         claims=[],
         figures=[
