@@ -217,6 +217,26 @@ def test_measurements_reach_whatever_the_trainer_reports_to(tmp_path: Path) -> N
     assert ours(reported)[1][name] == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.parametrize("bar", [False, True])
+def test_what_is_printed_of_a_measurement_is_a_short_line(
+    bar: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from normscope.adapters.trainer import NormScopeTrainerCallback
+
+    trainer = hugging_face_trainer(tmp_path, disable_tqdm=not bar)
+    callbacks = list(trainer.callback_handler.callbacks)
+    trainer.add_callback(NormScopeTrainerCallback(EVERY))
+    trainer.train()
+    assert trainer.callback_handler.callbacks[:-1] == callbacks
+    printed = re.findall(r"\{.*?\}", "".join(capsys.readouterr()))
+    measured = [line for line in printed if "normscope" in line]
+    assert len(measured) == len(MEASURED)
+    assert max(map(len, measured)) <= 80
+    assert len([line for line in printed if "'loss'" in line]) == UPDATES
+    gradients = [v for name, v in ours(trainer.state.log_history)[1].items() if name.endswith("/gradient_norm")]
+    assert f"gradients {min(gradients):.2g} to {max(gradients):.2g} (" in measured[0]
+
+
 def test_in_tensorboard_they_stand_beside_the_loss_of_every_update(tmp_path: Path) -> None:
     """Read from the event file: what logs in an update does not keep the update's own loss from being logged."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -11,9 +11,10 @@ from ..doctor.trace.forward import Inputs
 from ..errors import installation
 from ..history.record import recipe_values
 from ..monitor.loop import LoopMonitor
+from ..report.words import significant
 
 try:
-    from transformers import Trainer, TrainerCallback
+    from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback
 except ModuleNotFoundError as error:
     if error.name != "transformers":
         raise
@@ -25,8 +26,8 @@ except ModuleNotFoundError as error:
 class NormScopeTrainerCallback(TrainerCallback):
     """Logs the measurements of `normscope.monitor` at the first update and every `every_updates`-th after it.
 
-    They go through the Trainer's `log`: to its log history, its printed lines, and TensorBoard, W&B, MLflow and
-    whatever else it reports to, beside the loss of the same update.
+    They go through the Trainer's `log`: to its log history, and TensorBoard, W&B, MLflow and whatever else it reports
+    to, beside the loss of the same update. It prints a short line of them.
     batch: what the model is called with (by keyword, by position, or a function of the model) at every measurement, so
     that curves are free of the noise of batches; None takes each update's own.
     Gradient norms are the training's, accumulated and not clipped; with float16 they are those of the scaled loss. With
@@ -63,13 +64,31 @@ class NormScopeTrainerCallback(TrainerCallback):
         if self._values:
             # Logging ends by taking back that the update's own loss should be logged.
             wanted = control.should_log
-            self._trainer.log(dict(self._values))
+            handler = self._trainer.callback_handler
+            told = handler.callbacks
+            printing = [one for one in told if isinstance(one, PrinterCallback | ProgressCallback)]
+            handler.callbacks = [one for one in told if one not in printing]
+            try:
+                self._trainer.log(dict(self._values))
+            finally:
+                handler.callbacks = told
+            for one in printing:
+                one.on_log(args, state, control, logs={"normscope": _in_short(self._values)})
             control.should_log = wanted
         self._values = {}
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._loop.close()
         self._trainer = None
+
+
+def _in_short(values: dict[str, float]) -> str:
+    """What a terminal is told: "stream 0.94 to 1.2, gradients 0.13 to 0.19 (37 values)", over all sub-layers."""
+    parts = []
+    for said, ending in (("stream", "/stream_square"), ("gradients", "/gradient_norm")):
+        if found := [value for name, value in values.items() if name.endswith(ending)]:
+            parts.append(f"{said} {significant(min(found), 2)} to {significant(max(found), 2)}")
+    return f"{', '.join(parts)} ({len(values)} values)"
 
 
 def _calling_trainer() -> Any:
