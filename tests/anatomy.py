@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_328,
-    "lines of normscope": 68_645,
+    "lines": 86_364,
+    "lines of normscope": 68_681,
     "files": 571,
     "import lines, %": 6.87,
     "public nouns": 862,

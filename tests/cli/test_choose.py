@@ -34,13 +34,28 @@ CASE = ("--model", "decoder-only", "--blocks", 24, "--width", 1024, "--optimizer
 
 
 def test_a_case_fits_a_hundred_columns_and_cuts_no_name_and_no_number(call):
-    code, out, err = call("choose", *CASE)
+    code, out, err = call("choose", *CASE, "--long")
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 100
     assert "…" not in out
     assert "only small-scale" in out
     assert "hybrid-norm-star  −0.060 ± 0.020" in out
-    assert call("placements", "choose", *CASE)[1] == out
+    assert call("placements", "choose", *CASE, "--long")[1] == out
+
+
+def test_what_to_do_is_a_screen_and_names_placements(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = call("choose", *CASE)
+    assert code == 0
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 36
+    starts = [
+        next(line for line in lines if line.startswith(f"  {word}: ")) for word in ("Placement", "Peak rate", "Warm-up")
+    ]
+    assert sorted(starts, key=lines.index) == starts
+    assert "lower than Pre-LN? Supported: rezero, deepnorm, completep and " in " ".join(out.split())
+    assert "normscope choose --long" in out
 
 
 def test_as_data_every_finding_says_where_it_stands(call):
@@ -75,7 +90,7 @@ def test_a_mistake_is_told_in_a_line(call, arguments, says):
 def test_a_placement_of_the_users_own_is_not_known(call, tmp_path: Path):
     file = tmp_path / "half.py"
     file.write_text(MY_PLACEMENT, encoding="utf-8")
-    code, out, _ = call("choose", "half-ln", "--import", file, "--blocks", 4, "--width", 64)
+    code, out, _ = call("choose", "half-ln", "--import", file, "--blocks", 4, "--width", 64, "--long")
     assert code == 0
     assert "Never measured for this: half-ln." in out
 

@@ -44,7 +44,7 @@ $ normscope choose peri-ln deepnorm --model decoder-only --blocks 24 --width 102
 
 It begins with what we would do, in three lines: placement, peak rate and warm-up, each with how sure that is and what
 would make it surer. Evidence of ours counts there where its size is near; the rate is that of [one
-law](#the-peak-rate); all that is known stands below. Names of placements limit the answer to these; `--json`
+law](#the-peak-rate); `--long` prints all that is known below. Names of placements limit the answer to these; `--json`
 prints [the same as data](#as-data), with the place of every number in its file. In Python,
 [`normscope.choose`](python.md#choose) gives the same.
 
@@ -70,8 +70,8 @@ _TABLES_INTRODUCTION = """\
 
 <!-- Written by `normscope placements choose --write-docs docs`; change the results or the code, not this page. -->
 
-Tables of what `normscope choose` prints, one model a section. [Choosing](choosing.md) says how evidence is ranked and
-how verdicts are made.
+Tables of what `normscope choose --long` prints, one model a section. [Choosing](choosing.md) says how evidence is
+ranked and how verdicts are made.
 """
 _AS_DATA = """\
 ## As data

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 
 from rich import table as rich
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -15,6 +16,8 @@ from .choice import GROUPS, CountingResult, EvidenceForModel, PlacementEvidence,
 from .evidence import AdviceClaim, Published
 from .recommending import recommended
 
+_FIRST = 3
+"""So many of a group are named in short."""
 _NAMED = 20
 """So many placements of which nothing is known are named, and counted beyond."""
 _SCALES = {"small-scale": ", evidence is only small-scale", "other size": ", evidence is of another size", "near": ""}
@@ -98,13 +101,19 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
     else:
         said.append("Evidence of ours is of other sizes than this model's.")
     for answered in _asked(choice):
-        counts = [f"{len(answered.of(group))} {group}" for group in GROUPS if answered.of(group)]
-        said.append(f"{answered.question.heading} {joined(counts).capitalize()}.")
+        groups = [f"{group}: {_first(answered.of(group))}" for group in GROUPS[:3] if answered.of(group)]
+        said.append(f"{answered.question.heading} {'; '.join(groups or ['not known of any']).capitalize()}.")
     said.append(
         "What is supported at a small scale is a reason to try it, and none to rely on it: `normscope doctor` names a "
         "rate and a warm-up for a model of yours, and `normscope compare` trains candidates on your own text."
     )
     return PageSection(heading="In short", before=said)
+
+
+def _first(claims: Sequence[PlacementEvidence]) -> str:
+    """The strongest by name, the others by their number."""
+    names = [claim.placement for claim in claims]
+    return joined(names if len(names) <= _FIRST + 1 else [*names[:_FIRST], f"{len(names) - _FIRST} more"])
 
 
 def _evidence(choice: EvidenceForModel) -> PageSection:
@@ -275,10 +284,13 @@ _WRAPPED = ("remark", "this model is", "optimiser")
 """Columns of words; numbers with their intervals are read as one."""
 
 
-def choice_view(choice: EvidenceForModel) -> RenderableType:
-    """All parts below the case."""
+def choice_view(choice: EvidenceForModel, *, tables: bool = True) -> RenderableType:
+    """The parts below the case: all of them, or without `tables` what we would do and why."""
     title = Text(f"Placement, learning rate and warm-up for: {choice.case}", style="bold")
-    return Group(title, *(_part(part) for part in parts(choice)))
+    if tables:
+        return Group(title, *map(_part, parts(choice)))
+    more = "`normscope choose --long` adds every number with its source, theory, and what others published."
+    return Group(title, *map(_part, own_parts(choice)[:2]), Text(f"\n{more}"))
 
 
 def _part(part: PageSection) -> RenderableType:
@@ -314,8 +326,12 @@ class _Table:
 
 def _drawn(table: TextTable) -> rich.Table:
     drawn = rich.Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for heading in table.columns:
-        drawn.add_column(heading, no_wrap=heading not in _WRAPPED, overflow="fold")
+    for place, heading in enumerate(table.columns):
+        if heading in _WRAPPED:
+            drawn.add_column(heading, overflow="fold")
+            continue
+        room = max(len(words) for words in (*heading.split(), *(row[place] for row in table.rows)))
+        drawn.add_column("\n".join(wrap(heading, room)), no_wrap=True, min_width=room)
     for row in table.rows:
         drawn.add_row(*row)
     return drawn

@@ -44,7 +44,8 @@ def choose(
         ),
     ] = None,
     imports: Imports = [],  # noqa: B006
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Print the evidence too: tables, theory, publications.")] = False,
     write_docs: Annotated[
         Path | None,
         typer.Option(
@@ -80,7 +81,7 @@ def choose(
         return
     from ..choosing.parts import choice_view
 
-    standard_output().print(choice_view(found))
+    standard_output().print(choice_view(found, tables=long))
 
 
 def _write_evidence(folder: Path) -> None:
