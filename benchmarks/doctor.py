@@ -1,6 +1,6 @@
-"""The diagnosis of a model, with advice and without, beside one plain forward and backward pass of it.
+"""The diagnosis of a model beside one plain forward and backward pass of it.
 
-Run: python benchmarks/doctor.py [--model gpt2 | llama-1b] [--threads 1] [--rounds 3] [--sides plain diagnosis advice].
+Run: python benchmarks/doctor.py [--model gpt2 | llama-1b] [--threads 1] [--rounds 3] [--sides plain diagnosis].
 Each side runs in processes of its own, in turn, on the same model and tokens; prints the median of each in seconds of
 the processor with quartiles, its ratio to the plain pass, and the ratio of their peak memory.
 """
@@ -53,25 +53,17 @@ def plain(model: Any, tokens: Any) -> None:
     model(input_ids=tokens, labels=tokens).loss.backward()
 
 
-def advice(model: Any, tokens: Any) -> None:
-    """Everything that `normscope doctor` finds out."""
-    _diagnosed(model, tokens, optimizer="adamw", wanted_rate=6e-4)
-
-
 def diagnosis(model: Any, tokens: Any) -> None:
-    """The same with `--no-advice`."""
-    _diagnosed(model, tokens, advise=False)
-
-
-def _diagnosed(model: Any, tokens: Any, **options: Any) -> None:
+    """Everything that `normscope doctor` finds out."""
     import normscope
 
-    found = normscope.diagnose(model, {"input_ids": tokens, "labels": tokens}, **options)
+    found = normscope.diagnose(model, {"input_ids": tokens, "labels": tokens}, optimizer="adamw", wanted_rate=6e-4)
     assert found.stacks[0].blocks == model.config.num_hidden_layers
-    assert (found.advice is not None) == options.get("advise", True)
+    assert found.advice is not None
+    assert found.advice.wanted_place == "in range"
 
 
-SIDES = {"plain": plain, "diagnosis": diagnosis, "advice": advice}
+SIDES = {"plain": plain, "diagnosis": diagnosis}
 
 
 def measure(side: str, made: str, threads: int) -> None:
