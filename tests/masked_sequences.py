@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.data.documents.pair_batches import Masked, Masker, MaskingConfig
+from normscope.data.documents.batches import Masked, Masker, MaskingConfig
 
 CLS, SEP, MASK, VOCABULARY = 2, 3, 4, 60
 SHARE = MaskingConfig().masked_share

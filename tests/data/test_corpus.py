@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from normscope.data.folder import open_manifest, token_dtype, write_manifest
-from normscope.data.parallel.codec import Codec, CodecSide
+from normscope.data.parallel.codec import Codec, CodecSide, TextForm
 from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, TokenArray, TokenWriter
 from normscope.data.parallel.vocabulary import EOS, UNK, Vocabulary
-from normscope.data.text import TextForm
 from normscope.errors import UserError
 from tiny import flip, resealed
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from normscope.data.documents.tokeniser import TextTokeniser
-from normscope.data.growth import refuse_growth
+from normscope.data.words import refuse_growth
 from normscope.errors import UserError
 from words import word_tokeniser
 

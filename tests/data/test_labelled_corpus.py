@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normscope.data.documents.tokeniser import TextTokeniser
-from normscope.data.labelled.corpus import LabelledCorpus, PairDataConfig, cut, open_labelled
+from normscope.data.labelled import LabelledCorpus, PairDataConfig, cut, open_labelled
 from normscope.errors import UserError
 from words import word_tokeniser
 

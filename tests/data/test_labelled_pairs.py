@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.data.labelled.pairs import (
+from normscope.data.labelled import (
     LabelledPair,
     PairColumns,
     hold_out,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from masked_sequences import BEGINS, CLS, MASK, SEP, SHARE, VOCABULARY, masker, masks_of, sequence
-from normscope.data.documents.pair_batches import MaskingConfig
+from normscope.data.documents.batches import MaskingConfig
 
 
 def words(tokens: NDArray[np.int64]) -> list[list[int]]:

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from normscope.data import batches
-from normscope.data.documents.pair_batches import PairBatch
-from normscope.data.documents.stretches import StretchBatch
-from normscope.data.labelled.corpus import LabelledBatch
+from normscope.data.documents.batches import PairBatch, StretchBatch
+from normscope.data.labelled import LabelledBatch
 from normscope.data.parallel.batches import TranslationBatch
 
 

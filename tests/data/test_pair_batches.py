@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from normscope.data.documents.batches import Masker, MaskingConfig, PairBatch, PairSource, sequence
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.data.documents.pair_batches import Masker, MaskingConfig, PairBatch, PairSource, sequence
 from normscope.data.documents.pairs import pack_pairs
 from normscope.data.documents.tokeniser import CLS, MASK, SEP, TextTokeniser
 from normscope.data.toy.language import toy_pairs

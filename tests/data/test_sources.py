@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from normscope.data.documents.text import documents_in
-from normscope.data.parallel.parts import pairs_in
-from normscope.data.parallel.preparation import PrepareConfig
+from normscope.data.parallel.preparation import PrepareConfig, pairs_in
 from normscope.data.sources.lines import MOST_TIMES_UNPACKED, Position
 from normscope.data.sources.opening import has_records, source_bytes, source_sha256, texts_in
 from normscope.errors import UserError

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normscope.data.documents.batches import Stretches
 from normscope.data.documents.corpus import DocumentSplit
-from normscope.data.documents.stretches import Stretches
 
 END = 3
 DOCUMENTS = st.lists(

@@ -5,7 +5,7 @@ import sacremoses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.data.text import TextForm, prepare_pairs
+from normscope.data.parallel.codec import TextForm, prepare_pairs
 
 RAW = {
     "en": "Mr. Smith's dog isn't here -- it costs $3,000.50 (really?), e.g. \"that\" & <b>more</b>...",

@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from normscope.data import labelled as labelled
 from normscope.data.documents.text import documents_in
 from normscope.data.documents.tokeniser import TextTokeniser
-from normscope.data.labelled import pairs as labelled
 from normscope.data.opening import toy_documents
 from normscope.data.sources.lines import read_lines
 

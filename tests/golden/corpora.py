@@ -54,7 +54,7 @@ def _prepared(desk: Desk, verb: str, *words: object) -> None:
 def _labelled(desk: Desk) -> None:
     """It is made when a run opens it: its fingerprint, labels, ids and segments."""
     from normscope.data.documents.corpus import DocumentCorpus
-    from normscope.data.labelled.corpus import PairDataConfig, open_labelled
+    from normscope.data.labelled import PairDataConfig, open_labelled
 
     texts.documents(Path(), train=100)
     texts.labelled(Path(), train=80, dev=20)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from normscope.data.labelled.corpus import LabelledCorpus, LabelledSplit
+from normscope.data.labelled import LabelledCorpus, LabelledSplit
 from normscope.tasks.pair_classification import ClassificationConfig, ClassificationObjective, accuracy, f1
 from words import word_tokeniser
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from normscope.data.documents.batches import PairBatch
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.data.documents.pair_batches import PairBatch
 from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokeniser
 from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError

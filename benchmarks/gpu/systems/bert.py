@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from gpu.part import NotInstalled
 from gpu.systems import Family, System
-from normscope.data.documents.pair_batches import PairBatch
+from normscope.data.documents.batches import PairBatch
 from normscope.model import EncoderConfig, Layout, MaskedEncoder
 from normscope.tasks.loss import smoothed_cross_entropy
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from gpu.part import NotInstalled
 from gpu.systems import Family, System
-from normscope.data.documents.stretches import StretchBatch
+from normscope.data.documents.batches import StretchBatch
 from normscope.model import DecoderConfig, LanguageModel, Layout
 from normscope.runs.config import load
 from normscope.tasks.loss import smoothed_cross_entropy

@@ -90,7 +90,7 @@ def finetune(
       normscope finetune runs/bert --task mrpc --data corpora/mrpc
     """
     open_trained(run, imports, trust)
-    from ..data.labelled.pairs import PairColumns
+    from ..data.labelled import PairColumns
     from ..engines.choosing import chosen
     from ..finetune.cells import SearchSpace
     from ..finetune.finetune import pair_task

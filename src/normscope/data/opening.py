@@ -9,10 +9,9 @@ from ..limits.reading import is_folder, shown
 from .documents.corpus import DocumentCorpus
 from .documents.tokeniser import TextTokeniser
 from .order import StableDraw
-from .parallel.codec import Codec, CodecSide
+from .parallel.codec import Codec, CodecSide, TextForm
 from .parallel.corpus import Corpus
 from .parallel.vocabulary import Vocabulary
-from .text import TextForm
 from .toy.language import SPLITS, toy_pairs, toy_words
 
 TOY = "toy"

@@ -13,8 +13,7 @@ from ..compare.grid import write_configs
 from ..compare.page import RESULTS
 from ..compare.pool import at_once, run_cells
 from ..compare.state import CellState
-from ..data.labelled.corpus import LabelledCorpus, PairDataConfig, open_labelled
-from ..data.labelled.pairs import PairColumns
+from ..data.labelled import LabelledCorpus, PairColumns, PairDataConfig, open_labelled
 from ..engines.choosing import local
 from ..engines.seam import MakeEngine
 from ..errors import UserError

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..data.batches import EpochBatches
+from ..data.documents.batches import StretchBatch, Stretches
 from ..data.documents.corpus import DocumentCorpus, DocumentSplit
-from ..data.documents.stretches import StretchBatch, Stretches
 from ..data.documents.text import TextLayout as TextLayout
 from ..data.documents.text import documents_in
 from ..data.documents.tokeniser import SEP, TextTokeniser

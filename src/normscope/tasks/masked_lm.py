@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..data.batches import EpochBatches
+from ..data.documents.batches import Masker, MaskingConfig, PairBatch, PairSource
 from ..data.documents.corpus import DocumentCorpus, DocumentSplit
-from ..data.documents.pair_batches import Masker, MaskingConfig, PairBatch, PairSource
 from ..data.documents.pairs import pack_pairs
 from ..data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokeniser
 from ..data.opening import TextDataConfig

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from normscope.data.batches import EpochBatches
+from normscope.data.documents.batches import Stretches
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.data.documents.stretches import Stretches
 from normscope.data.documents.tokeniser import SEP
 from normscope.data.opening import TextDataConfig, open_documents
 from normscope.data.toy.language import toy_sentences, toy_words

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from ...errors import UserError
 from ...files import write_atomically
 from ..order import order
+from ..parallel.codec import check_language
 from ..preparation import CorpusReport, Preparation, Progress, prepared, read_parts
 from ..sources.lines import Position, file_sha256
 from ..sources.opening import FIELD, source_bytes, source_sha256
-from ..text import check_language
 from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, SplitWriter
 from .parts import DocumentPart, count_part, document_parts, encode_part, encoded_in, paragraphs_of, split_paragraphs
 from .text import TextLayout

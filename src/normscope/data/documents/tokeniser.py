@@ -15,8 +15,7 @@ from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
 from ...limits.reading import read_text
-from ..growth import refuse_growth
-from ..words import WordEncoder, word_counts
+from ..words import WordEncoder, refuse_growth, word_counts
 
 TokeniserKind = Literal["wordpiece", "bpe"]
 

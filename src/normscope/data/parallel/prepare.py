@@ -19,8 +19,17 @@ from ..words import WordCounts
 from . import corpus as corpus_files
 from .codec import Codec, CodecSide
 from .corpus import SIDES, Corpus, PairWriter
-from .parts import PairPart, count_part, encode_part, encoded_in, pair_parts, pairs_in, tokenise_pairs
-from .preparation import PrepareConfig, PrepareReport
+from .preparation import (
+    PairPart,
+    PrepareConfig,
+    PrepareReport,
+    count_part,
+    encode_part,
+    encoded_in,
+    pair_parts,
+    pairs_in,
+    tokenise_pairs,
+)
 from .vocabulary import Vocabulary
 
 __all__ = ["HOLD_OUT_EVERY", "PrepareConfig", "PrepareReport", "Progress", "prepare"]

@@ -19,8 +19,7 @@ from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
 from ...limits.reading import read_text
-from ..growth import refuse_growth
-from ..words import WordEncoder
+from ..words import WordEncoder, refuse_growth
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")

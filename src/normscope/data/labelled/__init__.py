@@ -1,1 +1,0 @@
-"""Labelled pairs of sentences for fine-tuning."""
