@@ -13,7 +13,7 @@ from gpu.timing import product_rate, set_precision, timed
 from normscope.data.parallel.vocabulary import EOS, PAD
 from normscope.decode import BeamConfig, beam_search
 from normscope.model import EncoderDecoder
-from normscope.runs.plan import counting
+from normscope.runs.machine import counting
 from normscope.train.device import Precision
 
 BEAM = 5

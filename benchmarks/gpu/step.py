@@ -11,7 +11,7 @@ from torch import Tensor
 from gpu.part import Arm, Measured, Part, Row, Where
 from gpu.systems import Family, System
 from gpu.timing import Step, product_rate, profiled, set_precision, timed
-from normscope.runs.plan import counting
+from normscope.runs.machine import counting
 from normscope.train.device import Precision, autocast
 
 PRECISIONS: tuple[Precision, ...] = ("bf16", "tf32", "fp32")

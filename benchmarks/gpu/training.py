@@ -10,7 +10,7 @@ from typing import Any
 from gpu.part import Arm, Measured, Part, Row, Where
 from gpu.timing import peak_mb, product_rate
 from normscope.runs.config import load
-from normscope.runs.plan import plan
+from normscope.runs.machine import plan
 from normscope.runs.run import train_run
 from normscope.tasks.registry import task_from_scratch
 from normscope.tasks.run_config import RunConfig

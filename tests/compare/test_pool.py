@@ -159,7 +159,7 @@ def test_every_command_holds_its_lifeline_and_passes_none_on(monkeypatch: pytest
 
 HALTED = """
 import os, pathlib, signal, sys, time
-from normscope.processes.locks import hold
+from normscope.processes.surroundings import hold
 with hold(pathlib.Path(sys.argv[2]).parent):
     os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(600)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import forked
-from normscope.processes.locks import LOCK, is_held
+from normscope.processes.surroundings import LOCK, is_held
 from tiny import finish, leftovers, options, result
 
 pytestmark = pytest.mark.thorough

@@ -18,7 +18,7 @@ from normscope.compare.manifest import FILE, AboutCorpus, Manifest, cell_of, wri
 from normscope.compare.rates import trials_of
 from normscope.compare.watching import FoundRun, RunsWatch, runs_below
 from normscope.errors import UserError
-from normscope.processes.locks import SeenLocks, is_held
+from normscope.processes.surroundings import SeenLocks, is_held
 from normscope.settings.tables import to_toml
 from normscope.train import RunFolder
 from tiny import tiny

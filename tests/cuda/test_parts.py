@@ -11,9 +11,9 @@ from normscope.data.opening import toy_corpus
 from normscope.data.parallel.batches import collate
 from normscope.optim import OptimizerConfig, make_optimizer
 from normscope.runs.config import load
-from normscope.runs.plan import counting
+from normscope.runs.machine import counting
 from normscope.tasks.registry import task_from_scratch
-from normscope.train.feed import Feed
+from normscope.train.protocol import Feed
 from normscope.train.replicas import ALONE
 from normscope.train.replicas.group import Group, Replicas
 from normscope.train.replicas.sums import gradient_sum

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from normscope.decode.sample import SamplingConfig, _drawn, positions_left, sample
+from normscope.decode.search import SamplingConfig, _drawn, positions_left, sample
 from normscope.exchange.export import decoders as llama
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.runs.config import load

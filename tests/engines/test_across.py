@@ -12,7 +12,7 @@ import pytest
 
 from engines import slurm_node
 from engines.asked import only_when_asked
-from normscope.processes.locks import is_held
+from normscope.processes.surroundings import is_held
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 _IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector

@@ -21,7 +21,7 @@ from normscope.engines.seam import Job, SlurmSettings
 from normscope.engines.slurm import JobArray, tasks_of
 from normscope.errors import UserError
 from normscope.history.explain import explain, page
-from normscope.limits.sealed import sealed_lines
+from normscope.limits.ours import sealed_lines
 from normscope.placement import registry
 from normscope.runs.config import load
 from normscope.runs.run import train_run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from normscope.errors import UserError
-from normscope.limits.sealed import SealedJson
+from normscope.limits.ours import SealedJson
 from tiny import resealed
 
 KIND = SealedJson(

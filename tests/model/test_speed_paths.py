@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from normscope.model.attention import Layout, as_factor, attend
-from normscope.model.dropout import Dropout
-from normscope.model.linear import Linear
+from normscope.model.linear import Dropout, Linear
 
 LENGTHS = torch.tensor([3, 5, 1])
 

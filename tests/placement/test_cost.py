@@ -3,7 +3,7 @@
 import pytest
 
 from normscope.placement import StackShape, named
-from normscope.placement.cost import block_cost
+from normscope.placement.reading import block_cost
 
 ENCODER = StackShape(kind="encoder", width=8, ffn_width=32, heads=2, encoder_blocks=6, decoder_blocks=6)
 DECODER = StackShape(kind="decoder", width=8, ffn_width=32, heads=2, encoder_blocks=6, decoder_blocks=6)

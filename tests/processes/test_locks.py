@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.processes.locks import LOCK, Held, SeenLocks, hold, is_held
+from normscope.processes.surroundings import LOCK, Held, SeenLocks, hold, is_held
 
 
 @pytest.mark.parametrize("again", [False, True])

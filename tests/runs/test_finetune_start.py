@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from normscope.errors import UserError
-from normscope.limits.sealed import sealed_lines
+from normscope.limits.ours import sealed_lines
 from normscope.runs.config import changed, load, resolve
 from normscope.runs.run import train_run
 from normscope.runs.trained import load_run, load_run_of

@@ -12,9 +12,9 @@ from torch.profiler import ProfilerActivity, profile
 from normscope.cli import main as cli
 from normscope.model import linear as products
 from normscope.optim import make_optimizer
-from normscope.runs import plan as plans
+from normscope.runs import machine as plans
 from normscope.runs.config import load
-from normscope.runs.plan import Plan, plan
+from normscope.runs.machine import Plan, plan
 from normscope.tasks.registry import task_from_scratch
 from normscope.train import TrainConfig
 from normscope.train.replicas.sums import TreeSum

@@ -13,10 +13,10 @@ import torch
 
 from forked import Forked, start
 from normscope.errors import UserError
-from normscope.processes.locks import is_held
+from normscope.processes.surroundings import is_held
 from normscope.runs.config import load
 from normscope.runs.run import train_run
-from normscope.train.feed import Feed
+from normscope.train.protocol import Feed
 from tiny import RUN, finish, options, result, tiny
 from tuned import pairs_file, pretrained, tuning
 

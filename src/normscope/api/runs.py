@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from ..decode.beam import BeamConfig
+from ..decode.search import BeamConfig
 from ..decode.translate import translate_lines
 from ..errors import UserError
 from ..report.notebook import fragment, picture, table

@@ -7,9 +7,8 @@ from typing import Literal, cast, get_args
 
 from ..placement import Placement, StackShape, named, registered
 from ..placement.base import ModelKind
-from ..placement.cost import Cost, block_cost
 from ..placement.printing import brief_lines, lines
-from ..placement.reading import Reading, read
+from ..placement.reading import Cost, Reading, block_cost, read
 
 StackName = Literal["encoder", "decoder"]
 BASELINE = "pre-ln"

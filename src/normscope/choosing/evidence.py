@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from ..limits.sealed import SealedJson
+from ..limits.ours import SealedJson
 from ..placement.base import ModelKind
 
 BASELINE = "pre-ln"

@@ -17,7 +17,7 @@ from .options import described_by
 from .shared import COMPARE, ConfigFile, Imports, SettingOptions, StopWhen, Trust, read_config, resumable
 
 if TYPE_CHECKING:
-    from ..runs.plan import Plan
+    from ..runs.machine import Plan
     from ..tasks.run_config import RunConfig
 
 
@@ -151,7 +151,7 @@ def train(
 
 def _say_plan(config: Path | None, settings: list[str], imports: list[str], devices: int, trust: bool) -> None:
     given = read_config(config, settings, imports, trust=trust)
-    from ..runs.plan import plan
+    from ..runs.machine import plan
     from ..tasks.registry import config_of, task_from_scratch
 
     loaded = config_of(given.table, source=given.source)

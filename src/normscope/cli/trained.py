@@ -143,7 +143,7 @@ def generate(
     """
     open_trained(run, imports, trust)
     from ..data.documents.tokeniser import SEP
-    from ..decode.sample import SamplingConfig, positions_left, sample
+    from ..decode.search import SamplingConfig, positions_left, sample
     from ..report.words import counted
     from ..runs.trained import load_run_of
     from ..tasks.language_model import LANGUAGE_MODEL
@@ -189,7 +189,7 @@ def translate(
       echo "ein hund läuft ." | normscope translate runs/first
     """
     open_trained(run, imports, trust)
-    from ..decode.beam import BeamConfig
+    from ..decode.search import BeamConfig
     from ..decode.translate import translate_lines
     from ..runs.trained import load_run_of
     from ..tasks.translation import TRANSLATION

@@ -14,7 +14,7 @@ from ..engines.seam import AnyEngine, MakeEngine, RaySettings, SlurmSettings
 from ..engines.slurm import JobArray
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
-from ..processes.locks import Held, hold
+from ..processes.surroundings import Held, hold
 from ..report.comparison.contents import ComparisonPage
 from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 
 from ..placement import AsBuilt, named
 from ..report.words import significant
-from ..runs.plan import plan
+from ..runs.machine import plan
 from ..tasks.protocol import AnyCorpus, FactLines
 from ..tasks.registry import task_from_scratch
 from .grid import Cell

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from ..data.opening import DataConfig
 from ..errors import UserError
 from ..files import make_folders, write_over
-from ..limits.ours import refuse_other
-from ..limits.sealed import sealed_lines
+from ..limits.ours import refuse_other, sealed_lines
 from ..model import ModelConfig
 from ..placement import named
 from ..runs.claiming import refuse_other_configuration

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import UserError, option
 from ..files import disk_errors, write_atomically
-from ..limits.sealed import SealedJson
+from ..limits.ours import SealedJson
 from ..report.words import counted
 from ..runs.config import load, load_run_config
 from ..settings.tables import differences

@@ -14,7 +14,7 @@ from ..errors import UserError
 from ..files import write_over
 from ..limits.ours import refuse_other
 from ..placement import named
-from ..processes.locks import SeenLocks
+from ..processes.surroundings import SeenLocks
 from ..provenance import provenance
 from ..report.comparison.contents import (
     ComparedConfiguration,

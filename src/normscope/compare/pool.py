@@ -13,7 +13,7 @@ import torch
 from ..engines.seam import AnyEngine, Job
 from ..errors import UserError, option
 from ..optim import parse_duration
-from ..processes.locks import halted, is_held
+from ..processes.surroundings import halted, is_held
 from ..report.words import counted, duration
 from ..signals import Interrupted, StopRequest
 from ..tasks.protocol import AnyCorpus

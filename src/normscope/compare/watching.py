@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import UserError
 from ..limits.reading import read_toml
 from ..optim import parse_duration
-from ..processes.locks import SeenLocks, halted
+from ..processes.surroundings import SeenLocks, halted
 from ..settings.files import CONFIG_FILE
 from ..settings.tables import flat
 from ..train import RunFolder

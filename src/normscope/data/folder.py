@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import UserError
-from ..limits.ours import MARK
-from ..limits.sealed import SealedJson, sealed_table
+from ..limits.ours import MARK, SealedJson, sealed_table
 from .sources.lines import file_sha256
 
 MANIFEST = "corpus.json"

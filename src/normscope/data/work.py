@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from ..errors import UserError
 from ..files import UNFINISHED, sync, write_atomically
-from ..limits.sealed import SealedJson
+from ..limits.ours import SealedJson
 
 PART_CHARACTERS = 2**22
 """Of text in one part: seconds of work, and some ten MB of memory for each process."""

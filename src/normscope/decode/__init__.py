@@ -1,6 +1,6 @@
 """From a trained encoder-decoder to translations and their BLEU."""
 
-from .beam import BeamConfig, Hypothesis, beam_search
+from .search import BeamConfig, Hypothesis, beam_search
 from .translate import BleuReport, LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
 
 __all__ = [

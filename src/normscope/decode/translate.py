@@ -15,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 
 from ..model import EncoderDecoder
-from .beam import BeamConfig, Hypothesis, beam_search
+from .search import BeamConfig, Hypothesis, beam_search
 
 
 class TranslationCodec(Protocol):

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import disk_errors, make_folders, write_atomically
-from ..limits.sealed import SealedJson
+from ..limits.ours import SealedJson
 from ..processes.surroundings import interpreter
 from ..signals import Stopped, raising_stopped
 from .seam import Engine, Job, SlurmSettings

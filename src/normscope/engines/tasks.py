@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..processes.locks import is_held
-from ..processes.surroundings import interpreter, with_lifeline
+from ..processes.surroundings import interpreter, is_held, with_lifeline
 from .processes import in_threads
 from .seam import Job
 

@@ -28,8 +28,8 @@ from ..train.device import describe, seed_weights
 from ..train.saving import first_state
 from .export.writing import Report, chosen, export
 from .forms import AnyModel
-from .imports import llama
-from .imports.bert import Bert
+from .imports import families
+from .imports.families import Bert
 from .imports.layout import ImportedLayout, ImportedRun, configuration
 from .replacing import Change, Effect, effect, re_placed
 
@@ -72,7 +72,7 @@ def _fresh(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
 
 
 _AnyTask = TextTask[Any, Any]
-LAYOUTS: dict[str, ImportedLayout] = {layout.model_type: layout for layout in (Bert(), *llama.LAYOUTS)}
+LAYOUTS: dict[str, ImportedLayout] = {layout.model_type: layout for layout in (Bert(), *families.LAYOUTS)}
 """What can be imported, by the name that `config.json` has for it."""
 NO_CORPUS = "none"
 """What an imported run has for a corpus, until it is given one."""

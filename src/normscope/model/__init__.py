@@ -1,11 +1,10 @@
 """Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
 
 from .attention import AttentionConfig, Cache, Context, Layout, PaddedLayout
-from .decoder import DecoderConfig, LanguageModel
-from .encoder import EncoderConfig, MaskedEncoder, PairClassifier
 from .initialisation import SCHEMES, initialise, renormalise, unit_vectors
 from .placed import scheduled_numbers, set_scheduled
 from .profiling import profile
+from .single import DecoderConfig, EncoderConfig, LanguageModel, MaskedEncoder, PairClassifier
 from .stack import Stack, StackConfig
 from .transformer import EncoderDecoder, ModelConfig, stack_shape
 

@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .attention import Context, Inside, SublayerModule, as_factor
-from .dropout import Dropout
-from .linear import Linear
+from .linear import Dropout, Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..placement import Profiling
-from .dropout import in_mode
+from .linear import in_mode
 from .stack import PlacedSublayer, Stack
 
 

@@ -16,9 +16,9 @@ from ..placement.reading import read
 from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
 from ..settings.tables import check_choice, check_choices
 from .attention import Attention, AttentionConfig, Context, Inside, PositionEncoding, SublayerModule
-from .dropout import Dropout
 from .feed_forward import ACTIVATIONS, GATED, feed_forward
 from .initialisation import Draw, Drawable, Scheme, initialise
+from .linear import Dropout
 from .norms import NORMS, NormGroup
 from .placed import PlacedParameters, Schedules
 

@@ -1,12 +1,14 @@
 """Schedules as pure functions, and torch's optimisers by name."""
 
-from .adaptive import AdaptiveConfig, Permitted, adaptive_value
 from .groups import DECAY_EVERYWHERE, ROLES, GroupConfig, GroupsConfig, Role, roles
 from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer, optimizer_over
 from .schedules import (
+    AdaptiveConfig,
+    Permitted,
     Schedule,
     ScheduleConfig,
     UpdatesOf,
+    adaptive_value,
     depends_on_horizon,
     factor,
     never_peaks,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..model import Stack, profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
-from ..model.dropout import in_mode
+from ..model.linear import in_mode
 from ..optim import AdaptiveConfig, Permitted, adaptive_value
 from ..train import Hooks, Objective, TrainConfig
 from ..train.protocol import Monitors

@@ -1,19 +1,29 @@
-"""What a run takes of the machine: threads, precision, memory, and its share of a model that is sharded."""
+"""What a training takes of the machine: threads, precision and memory by part, and the arithmetic of an update.
 
-from collections.abc import Iterator
+A model of which it is asked before the training is begun is built without memory for its weights. What its passes keep
+and compute is measured on a slice of it, of one and of two blocks and few sequences, and is carried on to all of them:
+both grow in a straight line.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from ..errors import UserError
 from ..model import Stack, unit_vectors
 from ..model.linear import fast_matmul
+from ..optim import make_optimizer
 from ..optim.groups import roles
+from ..tasks.protocol import TaskFromScratch
 from ..tasks.run_config import RunConfig
-from ..train.device import Precision, keep_freed_memory, prepare_cuda, set_threads
+from ..train import TrainConfig
+from ..train.device import Precision, autocast, keep_freed_memory, prepare_cuda, set_threads
 from ..train.replicas import Group
-from ..train.replicas.group import Replicas
-from ..train.replicas.shards import shard
+from ..train.replicas.group import Replicas, shard
 
 SHARED_OUT = ("embedding", "matrix", "head")
 """Roles of what is large. An optimiser has a group for each role, so that each holds parts or whole tensors alone."""
@@ -75,3 +85,161 @@ def prepare_machine(config: RunConfig, device: torch.device) -> bool:
 def precision_of(config: RunConfig) -> Precision:
     """What the run computes in; fp32 where a configuration that is not resolved leaves it open."""
     return "fp32" if config.train.precision == "auto" else config.train.precision
+
+
+SLICE_TOKENS = 1024
+"""Tokens of the batch that is measured on, or one sequence where that has more."""
+_Shape = tuple[int, ...]
+
+
+def _added_product(total: _Shape, a: _Shape, b: _Shape, **others: Any) -> int:
+    return 2 * a[0] * a[1] * b[1]
+
+
+def _attention(query: _Shape, key: _Shape, value: _Shape, *others: Any, **more: Any) -> int:
+    count: int = sdpa_flop_count(query, key, value)  # type: ignore[no-untyped-call]
+    return count
+
+
+def _attention_backward(gradient: _Shape, query: _Shape, key: _Shape, value: _Shape, *others: Any, **more: Any) -> int:
+    count: int = sdpa_backward_flop_count(gradient, query, key, value)  # type: ignore[no-untyped-call]
+    return count
+
+
+_COUNTED = {
+    torch.ops.aten.addmm_: _added_product,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+}
+"""Products on a CPU that torch's counter does not know, by the shapes of what they are given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Bytes in one process, of several that have the whole model each."""
+
+    parameters: int
+    weights: int
+    gradients: int
+    """Of a process alone, which holds several where it adds those of an update's batches in order."""
+    optimizer: int
+    activations: int
+    """What the forward pass of one batch keeps for the backward pass."""
+    shared_out: int
+    """Of the weights, those that `train.shard` shares out."""
+    largest_block: int
+    """Weights of one block."""
+    outside_blocks: int
+    """Weights that are shared out and stand in no block: they are together through a whole pass."""
+    flops_per_update: float
+    """Floating-point operations of all batches of an update, forward and backward; a product and a sum are two."""
+
+    @property
+    def sum(self) -> int:
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+    def sharded(self, processes: int) -> "Plan":
+        """In one of several processes that share out the matrices."""
+        left = 1 - self.shared_out / self.weights * (1 - 1 / processes)
+        parts = {name: round(getattr(self, name) * left) for name in ("weights", "gradients", "optimizer")}
+        return replace(self, **parts)
+
+    @property
+    def put_together(self) -> int:
+        """What a sharded model has whole at the worst moment: two blocks, one of them ahead of its use, with the
+        gradient of one, and what stands in no block."""
+        return 3 * self.largest_block + 2 * self.outside_blocks
+
+
+def plan(task: TaskFromScratch[Any, Any, Any, Any], config: RunConfig) -> Plan:
+    """Raises UserError for a configuration or a corpus that cannot be trained."""
+    corpus = task.open(config)
+    codec = task.codec_of(corpus)
+    device = torch.device("cpu")
+    prepare_machine(config, device)
+    with torch.device("meta"):
+        model = task.build(config, codec)
+    for parameter in model.parameters():
+        parameter.grad = torch.empty_like(parameter)
+    groups = task.groups(config)
+    optimizer = make_optimizer(model, config.optimizer, None if groups is None else groups(model))
+    for group in optimizer.param_groups:
+        group["fused"] = False  # a kernel of real devices; its state is the same
+    optimizer.step()
+    of = roles(model)
+    shared = {p for name, p in model.named_parameters() if of[name] in SHARED_OUT}
+    blocks = [block for stack in model.modules() if isinstance(stack, Stack) for block in stack.blocks]
+    within = {p for block in blocks for p in block.parameters()}
+    weights = _bytes(model.parameters())
+    states = (t for state in optimizer.state.values() for name, t in state.items() if name != "step")
+    measured = _carried_on(lambda one: _measured(task, one, corpus, codec, device), task, config, corpus, device)
+    return Plan(
+        parameters=sum(p.numel() for p in model.parameters()),
+        weights=weights,
+        gradients=weights * _gradients_at_once(config.train),
+        optimizer=_bytes(t for t in states if isinstance(t, Tensor)),
+        activations=round(measured[0]),
+        shared_out=_bytes(shared),
+        largest_block=max((_bytes(block.parameters()) for block in blocks), default=0),
+        outside_blocks=_bytes(shared - within),
+        flops_per_update=measured[1] * config.train.accumulation,
+    )
+
+
+def counting() -> FlopCounterMode:
+    """While it is entered, counts the floating-point operations of products, forward and backward, on any device."""
+    return FlopCounterMode(display=False, custom_mapping=_COUNTED)
+
+
+def _gradients_at_once(train: TrainConfig) -> int:
+    """Gradients of batches, and sums of them, that are held at the worst moment of an update (`TreeSum`)."""
+    return train.accumulation.bit_length() if train.reduction == "ordered" else 1
+
+
+def _carried_on(
+    measure: Callable[[Any], tuple[float, float]], task: Any, config: Any, corpus: Any, device: torch.device
+) -> list[float]:
+    """Bytes kept and operations of one batch of the whole model, from those of slices."""
+    few = task.in_smaller_batches(config, SLICE_TOKENS)
+    tokens = [task.objective(one, corpus, device) for one in (config, few)]
+    whole, part = (objective.target_tokens(objective.micro_batch(0)) for objective in tokens)
+    counts = {f.name: getattr(config.model, f.name) for f in fields(config.model) if f.name.endswith("blocks")}
+    ones = dict.fromkeys(counts, 1)
+    first = measure(replace(few, model=replace(config.model, **ones)))
+    found = list(first)
+    for name, count in counts.items():
+        more = measure(replace(few, model=replace(config.model, **{**ones, name: 2})))
+        for number in range(2):
+            found[number] += (count - 1) * (more[number] - first[number])
+    return [number * whole / part for number in found]
+
+
+def _measured(task: Any, config: Any, corpus: Any, codec: Any, device: torch.device) -> tuple[float, float]:
+    """Bytes that the forward pass of the first batch keeps, and operations of both passes."""
+    model = task.build(config, codec)
+    objective = task.objective(config, corpus, device)
+    batch = objective.micro_batch(0)
+    own = {tensor.untyped_storage().data_ptr() for tensor in _tensors(model)}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    keeping = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with counting() as counted:
+        with keeping, autocast(device, precision_of(config)):
+            loss, _ = objective.loss_sums(model, batch)
+        loss.backward()
+    return sum(kept.values()), counted.get_total_flops()
+
+
+def _tensors(model: nn.Module) -> Iterator[Tensor]:
+    yield from model.parameters()
+    yield from model.buffers()
+
+
+def _bytes(tensors: Any) -> int:
+    return sum(tensor.numel() * tensor.itemsize for tensor in tensors)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from ..errors import UserError, option
-from ..limits.sealed import SealedJson
+from ..limits.ours import SealedJson
 from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Say, TaskFromScratch
 from ..tasks.registry import TASKS, task_from_scratch
 from ..tasks.run_config import RunConfig, refuse_unrun

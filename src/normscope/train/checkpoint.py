@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
 from .nonfinite import persistent_buffers
-from .replicas.shards import parted_as, whole
+from .replicas.group import parted_as, whole
 
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")

@@ -8,11 +8,9 @@ import torch
 from torch import nn
 
 from .device import Precision, autocast, seed_micro_batch
-from .feed import Feed
 from .nonfinite import FirstBad, first_bad_gradient
-from .protocol import Objective
-from .replicas.group import Group
-from .replicas.shards import is_part
+from .protocol import Feed, Objective
+from .replicas.group import Group, is_part
 from .replicas.sums import gradient_sum
 
 _Reduction = Literal["ordered", "fast"]

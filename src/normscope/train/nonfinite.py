@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .replicas.shards import own_part
+from .replicas.group import own_part
 
 
 class NonFinite(Exception):

@@ -1,12 +1,27 @@
-"""What the training loop trains: batches with their loss, and what the model asks for around its updates."""
+"""What the training loop trains: batches with their loss, and what the model asks for around its updates.
 
-from collections.abc import Callable, Sequence
+The batches of a process's next updates may be prepared by other processes while the device computes.
+"""
+
+import ctypes
+import ctypes.util
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
+from ..errors import UserError, option
 from ..optim import UpdatesOf
+from ..signals import HANDLED
 from .config import TrainConfig
 from .replicas.group import ALONE
 
@@ -91,3 +106,100 @@ class Hooks:
 def durations(objective: Objective, train: TrainConfig) -> UpdatesOf:
     """What turns a duration of this training into updates."""
     return UpdatesOf(Fraction(objective.micro_batches_per_epoch, train.accumulation))
+
+
+_AHEAD_PER_WORKER = 4
+"""Batches that wait for each worker, so that one long batch does not hold up the next update."""
+_PARENT_DIED = 1
+"""PR_SET_PDEATHSIG of Linux's prctl(2)."""
+
+
+class Feed:
+    """Hands out micro-batches by their numbers, on the device, and knows how long the device has waited for them.
+
+    With no workers each is prepared when it is asked for. With some, those of the numbers ahead are prepared by torch's
+    `DataLoader`; a batch is a function of its number alone, so the bits are the same.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        *,
+        workers: int,
+        owned: Callable[[int], range],
+        device: torch.device,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """owned: the numbers that will be asked for from a given one on, rising."""
+        self.objective, self.workers, self.owned, self.device, self.clock = objective, workers, owned, device, clock
+        self.waited_seconds = 0.0
+        """By this process, for all batches so far."""
+        self._ahead: Iterator[Any] = iter(())
+        self._numbers: Iterator[int] = iter(())
+
+    def __call__(self, number: int) -> Any:
+        """The micro-batch of that number. Raises UserError where a worker was killed."""
+        since = self.clock()
+        batch = self._prepared(number).to(self.device) if self.workers else self.objective.micro_batch(number)
+        self.waited_seconds += self.clock() - since
+        return batch
+
+    def close(self) -> None:
+        """End the workers."""
+        # The loader's own iterator ends its processes when nothing holds it any more.
+        self._ahead = self._numbers = iter(())
+
+    def _prepared(self, number: int) -> Any:
+        if next(self._numbers, None) != number:
+            self.close()
+            self._ahead, self._numbers = self._started(number), iter(self.owned(number))
+            next(self._numbers)
+        try:
+            return next(self._ahead)
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise UserError(
+                "a process that prepares batches was ended from outside, as the system does where memory is short; go "
+                f"on from the last checkpoint with {option('set', 'train.input_workers=0')}, which starts none"
+            ) from error
+
+    def _started(self, number: int) -> Iterator[Any]:
+        with warnings.catch_warnings():
+            # How many there are is the user's choice.
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+            loader = DataLoader(
+                _Numbered(self.objective),
+                sampler=self.owned(number),
+                batch_size=None,
+                num_workers=self.workers,
+                # Forked, they share the corpus, which other ways of starting would copy to each.
+                multiprocessing_context="fork" if sys.platform == "linux" else None,
+                prefetch_factor=_AHEAD_PER_WORKER,
+                pin_memory=self.device.type == "cuda",
+                worker_init_fn=_begin_work,
+                # Without it, its seed is drawn from the generator that the dropout masks come from.
+                generator=torch.Generator(),
+            )
+            return iter(loader)
+
+
+class _Numbered(Dataset[Any]):
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+
+    def __getitem__(self, number: int) -> Any:
+        return self.objective.prepare(number)
+
+
+def _begin_work(_: int) -> None:
+    """In a worker: it ends with the process that started it and with nothing else."""
+    # A terminal and a scheduler signal all processes, and the training needs batches until its update is over.
+    for number in HANDLED:
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform == "linux":
+        # It has inherited the lock of the run folder, which a killed training must let go of at once.
+        ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True).prctl(_PARENT_DIED, signal.SIGKILL)
+        parent = multiprocessing.parent_process()
+        if parent is None or os.getppid() != parent.pid:  # killed before it was asked for
+            os.kill(os.getpid(), signal.SIGKILL)

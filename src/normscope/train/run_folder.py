@@ -10,9 +10,8 @@ from typing import Any
 
 from ..errors import UserError, option
 from ..files import clear_unfinished, disk_errors, is_unfinished, make_folders, write_atomically
-from ..limits.ours import MARK
-from ..limits.sealed import SealedJson, refuse_broken_seal, sealed_lines
-from ..processes.locks import LOCK, Held, hold
+from ..limits.ours import MARK, SealedJson, refuse_broken_seal, sealed_lines
+from ..processes.surroundings import LOCK, Held, hold
 from ..settings.files import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
 from .checkpoint import Checkpoint, intact, listed_files, metrics_bytes

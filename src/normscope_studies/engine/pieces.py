@@ -13,7 +13,7 @@ from normscope import __version__
 from normscope.engines.choosing import local
 from normscope.engines.seam import MakeEngine
 from normscope.files import disk_errors, make_folders, write_atomically
-from normscope.limits.sealed import SealedJson
+from normscope.limits.ours import SealedJson
 from normscope.provenance import source_of
 
 

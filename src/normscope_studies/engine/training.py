@@ -7,8 +7,7 @@ from torch import nn
 
 from normscope.model import profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from normscope.optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig, make_optimizer
-from normscope.optim.adaptive import adaptive_value
-from normscope.optim.schedules import factor
+from normscope.optim.schedules import adaptive_value, factor
 from normscope.tasks.protocol import TrainingBatch
 
 

@@ -21,8 +21,7 @@ from normscope.tasks.registry import task_of
 from normscope.train import RunFolder
 from normscope.train.device import Precision, autocast
 from normscope.train.replicas import ALONE, joining
-from normscope.train.replicas.group import Replicas
-from normscope.train.replicas.shards import is_part, parted_as, scale, total_norm, whole
+from normscope.train.replicas.group import Replicas, is_part, parted_as, scale, total_norm, whole
 from together import ended, started
 
 pytestmark = pytest.mark.sampled(one_in=2)

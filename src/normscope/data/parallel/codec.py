@@ -18,7 +18,7 @@ from sacremoses import MosesDetokenizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 from ...errors import UserError
-from ...limits.sealed import SealedJson
+from ...limits.ours import SealedJson
 from .vocabulary import EOS, Vocabulary
 
 # Control characters, line and paragraph separators, the byte order mark and lone surrogates: none of them is text, and

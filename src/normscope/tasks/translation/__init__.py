@@ -1,6 +1,5 @@
 """Translation: its configuration, its loss, and how it is scored."""
 
-from .objective import TranslationConfig, TranslationObjective, TranslationRunConfig, translation
-from .task import TRANSLATION
+from .task import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig, translation
 
 __all__ = ["TRANSLATION", "TranslationConfig", "TranslationObjective", "TranslationRunConfig", "translation"]

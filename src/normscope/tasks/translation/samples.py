@@ -13,7 +13,7 @@ from ...data.parallel.batches import TranslationBatch
 from ...data.parallel.codec import Codec
 from ...data.parallel.corpus import Corpus, Split
 from ...data.parallel.vocabulary import EOS, SPECIAL_TOKENS
-from ...decode.beam import BeamConfig
+from ...decode.search import BeamConfig
 from ...decode.translate import LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
 from ...errors import UserError
 from ...model import EncoderDecoder, Layout

@@ -1,6 +1,9 @@
-"""BERT (Devlin et al. 2018) with any placement: an encoder with the heads of pre-training, or as a judge of pairs."""
+"""BERT and GPT-2 (Devlin et al. 2018, Radford et al. 2019) with any placement: models of one stack."""
+
+# N = packed tokens, D = width, V = vocabulary
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -8,12 +11,11 @@ from torch.nn import functional
 
 from ..placement import StackShape, named
 from ..placement.reading import read_head
-from .attention import Context, Layout, with_heads
+from .attention import Cache, Context, Layout, with_heads
 from .config import TextModelConfig
-from .dropout import Dropout
-from .embedding import TextEmbedding
+from .embedding import OutputTable, TextEmbedding
 from .initialisation import initialise
-from .linear import HeadLinear
+from .linear import Dropout, HeadLinear
 from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
 
 # N = packed tokens, M = masked tokens, B = sequences, D = width, V = vocabulary
@@ -142,3 +144,86 @@ class PairClassifier(PooledEncoder):
         missing = shared - theirs.keys()
         if missing:
             raise RuntimeError(f"the pre-trained encoder has no {', '.join(sorted(missing))}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderConfig(TextModelConfig):
+    """A decoder alone. The defaults are GPT-2's smallest size (Radford et al. 2019, table 2)."""
+
+    positions: int = 1024
+    """Of the longest sequence."""
+    activation: str = "gelu-tanh"
+    output: Literal["tied", "untied"] = "tied"
+    """Whether the output projection is the embedding's table, or one of its own, drawn likewise."""
+    logit_soft_cap: float | Literal["none"] = "none"
+    """c: logits become c · tanh(logits / c) (Gemma 2 has 30)."""
+    embedding_scale: Literal["none", "root-width"] = "none"
+    """root-width: looked-up rows are multiplied by √d, as Gemma does."""
+
+    def __post_init__(self) -> None:
+        TextModelConfig.__post_init__(self)
+        if isinstance(self.logit_soft_cap, int | float) and not self.logit_soft_cap > 0:
+            raise ValueError(f"logit_soft_cap must be above 0, or none, got {self.logit_soft_cap}")
+
+    def shape(self) -> StackShape:
+        """What the placement of its stack is read for."""
+        shape = StackShape(
+            kind="decoder",
+            width=self.width,
+            ffn_width=self.ffn_width,
+            heads=self.heads,
+            decoder_blocks=self.blocks,
+        )
+        return with_heads(shape, self.attention)
+
+
+class LanguageModel(nn.Module):
+    """Token ids in, hidden states out, each seeing the tokens up to itself; `logits` projects them on the embedding."""
+
+    def __init__(self, config: DecoderConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config = config
+        placement = named(config.placement)(config.shape())
+        self.embedding = TextEmbedding(
+            vocabulary,
+            config.width,
+            placement,
+            positions=config.positions,
+            position_encoding=config.position_encoding,
+            scale=config.width**0.5 if config.embedding_scale == "root-width" else 1.0,
+        )
+        self.decoder = Stack(placement, stack_config(config), initialisation=None)
+        make = norm_maker(placement, config.norm, config.norm_epsilon)
+        self.head = PlacedEnd(read_head(placement, vocabulary), make, self.decoder.schedules.value)
+        self.output = None if config.output == "tied" else OutputTable(vocabulary, config.width, placement)
+        self.soft_cap = None if config.logit_soft_cap == "none" else config.logit_soft_cap
+        initialise(self, config.initialisation, named(config.placement))
+
+    @property
+    def vocabularies(self) -> tuple[int]:
+        """Size of the one vocabulary."""
+        return (len(self.embedding.weight),)
+
+    def forward(self, tokens_N: Tensor, layout: Layout) -> Tensor:
+        """Packed token ids -> hidden states (N, D)."""
+        x_ND = self.embedding(tokens_N, layout.positions_N)
+        return self.decoder(x_ND, Context(layout=layout, causal=True))  # type: ignore[no-any-return]
+
+    def step(self, token_BR: Tensor, parent_BR: Tensor, cache: Cache) -> Tensor:
+        """One more token for each of R rows of B texts -> hidden states (B·R, D).
+
+        parent_BR: the row of the last step that each row continues; ignored at the first. The cache holds the rest.
+        """
+        layout, token_N = cache.advance(parent_BR), token_BR.flatten()
+        x_ND = self.embedding(token_N, torch.full_like(token_N, cache.steps - 1))
+        return self.decoder(x_ND, Context(layout=layout, causal=True, cache=cache))  # type: ignore[no-any-return]
+
+    def output_rows(self) -> Tensor:
+        """The rows (V, D) of the output projection, as the placement uses them there."""
+        rows = self.embedding.weight if self.output is None else self.output.weight
+        return self.decoder.placement.output_rows(rows, self.head, len(rows))  # type: ignore[no-any-return]
+
+    def logits(self, hidden_ND: Tensor) -> Tensor:
+        """(N, D) -> (N, V)."""
+        logits_NV = hidden_ND @ self.output_rows().T
+        return logits_NV if self.soft_cap is None else self.soft_cap * torch.tanh(logits_NV / self.soft_cap)
