@@ -30,7 +30,7 @@ from .engine.pieces import Pieces
 from .engine.study import Findings, Study, scales
 from .figure_3.config import corpus_of, corpus_title
 from .figure_3.measure import STACKS, measured_norms
-from .theory.batches import setting_of
+from .theory.simulation import setting_of
 
 ABOUT = About(
     title="Real text: predicted and measured, every layer",

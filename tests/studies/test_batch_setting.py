@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from normscope.data.opening import DataConfig, open_corpus
 from normscope.data.parallel.batches import collate
 from normscope.model import ModelConfig
-from normscope_studies.theory.batches import repeats, setting_of
+from normscope_studies.theory.simulation import repeats, setting_of
 
 SENTENCES = st.lists(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=7), min_size=1)
 

@@ -15,8 +15,19 @@ from normscope_studies.engine import ladders as ladders_module
 from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair, lowest_rates
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig
-from normscope_studies.optimizers.study import STUDY, Need, all_needs, arms, base_config, claims, tables
+from normscope_studies.optimizers import (
+    LADDERS,
+    PLACEMENTS,
+    SCALES,
+    STUDY,
+    Need,
+    OptimizersConfig,
+    all_needs,
+    arms,
+    base_config,
+    claims,
+    tables,
+)
 
 SMOKE: OptimizersConfig = SCALES["smoke"].config
 RATES = (1e-3, 2e-3, 4e-3)

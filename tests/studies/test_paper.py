@@ -15,8 +15,20 @@ from normscope.evidence.judging import Verdict
 from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.paper.rows import NOT_RUN, ClaimRow, ListedClaim, listed, rows
-from normscope_studies.paper.study import STUDY, PaperConfig, markdown, not_run, tables, tally, verdicts_svg
+from normscope_studies.paper.study import (
+    NOT_RUN,
+    STUDY,
+    ClaimRow,
+    ListedClaim,
+    PaperConfig,
+    listed,
+    markdown,
+    not_run,
+    rows,
+    tables,
+    tally,
+    verdicts_svg,
+)
 
 RESULTS = Path(__file__).parents[2] / "results"
 CLAIMS, STUDIES = listed()

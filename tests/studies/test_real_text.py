@@ -17,7 +17,7 @@ from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_3.config import corpus_of
 from normscope_studies.real_text import STUDY, findings
-from normscope_studies.theory.batches import setting_of
+from normscope_studies.theory.simulation import setting_of
 
 SMALL = replace(STUDY.scales["smoke"].config, width=32, ffn_width=48, blocks=(2,), max_tokens=128)
 

@@ -21,7 +21,7 @@ from normscope.train.device import choose_device
 
 from ..engine.ladders import train
 from ..engine.pieces import Pieces
-from ..theory.batches import setting_of
+from ..theory.simulation import setting_of
 from .config import PLACEMENTS, POST, Condition, Figure3Config, corpus_of
 from .measure import MATRICES, STACKS, Bench, PieceNorms
 
