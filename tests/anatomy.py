@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_364,
-    "lines of normscope": 68_681,
-    "files": 571,
-    "import lines, %": 6.87,
+    "lines": 86_184,
+    "lines of normscope": 68_526,
+    "files": 547,
+    "import lines, %": 6.74,
     "public nouns": 862,
     "homonyms": 25,
 }

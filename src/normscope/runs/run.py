@@ -21,6 +21,7 @@ from ..train.config import Stopping
 from ..train.device import describe
 from ..train.metrics import Event
 from ..train.replicas import Group, joined, own_device
+from ..train.replicas.group import gradient_norms as sharded_gradient_norms
 from ..train.saving import Progress
 from .claiming import claim, is_over, keep_environment, mend_vocabularies, refuse_other_configuration, refuse_shorter
 from .config import resolve
@@ -139,7 +140,7 @@ def _trainer(
     norms = gradient_norms
     if config.train.shard:
         sharded(model, config, group)
-        norms = gradient_norms if group.size == 1 else group.gradient_norms
+        norms = gradient_norms if group.size == 1 else sharded_gradient_norms
     updates_of = durations(assembly.objective, config.train)
     return Trainer(
         model=model,
