@@ -222,6 +222,7 @@ def test_the_change_by_an_update(normscope, tmp_path: Path):
         (("--rate", "0.1"), "name its optimiser"),
         (("--update", "adam", "--rate", "-1"), "rate must be positive"),
         (("--update", "adam", "--stack", "encoder-decoder"), "through one stack"),
+        (("--update", "adam", "--stack", "decoder", "--tokens", "90"), "is not known of neighbours taken together"),
     ],
 )
 def test_updates_that_are_not_followed(normscope, given, message):

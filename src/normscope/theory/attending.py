@@ -60,8 +60,8 @@ def attention_by_place(
     projections: tuple[Projection, ...] = (Projection("value", to_value, source, keys, width * value_std**2),)
     if draws:
         to_query = through(
-            lambda g: attending.to_query(g, out),
-            lambda changed: attending.of_queries(changed, out),
+            lambda g: Products(out * g.one * attending.passing.one, out * g.two * attending.passing.two),
+            lambda changed: out * changed * whole_of(attending.passing),
             query_scales,
         )
         to_key = through(
@@ -112,7 +112,7 @@ class Attending:
 
     def to_value(self, g: Products, factor: float) -> Products:
         """Gradients at what is mixed to those at values."""
-        taken, grown = self._taken, self._grown
+        taken, grown = _taken(self.queries, self.keys), self._grown
         plain = taken.T @ self.queries.means(g.one, g.two) @ taken
         apart = taken.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ taken
         if not self._draws:
@@ -127,19 +127,11 @@ class Attending:
         more = whole_of(self.logits) * whole_of(self._grown) * self._together(changes, self._keys)
         return factor * (changes.mixed + more)
 
-    def of_queries(self, changed: Array, factor: float) -> Array:
-        found: Array = factor * changed * whole_of(self._passing)
-        return found
-
     def of_keys(self, changed: Array, query: Products, factor: float) -> Array:
         return factor * whole_of(query) * whole_of(self._passed) * self._together(self._values, self._seen(changed))
 
-    def to_query(self, g: Products, factor: float) -> Products:
-        passing = self._passing
-        return Products(g.one * passing.one, g.two * passing.two).scaled(factor)
-
     def to_key(self, g: Products, query: Products, factor: float) -> Products:
-        passed, passing = self._passed, self._passing
+        passed, passing = self._passed, self.passing
         both = Products(g.one * query.one, g.two * query.two)
         wide = Products(both.one * passed.one, both.two * passed.two)
         total = self._over_queries(Products(both.one * passing.one, both.two * passing.two), 1.0)
@@ -160,10 +152,6 @@ class Attending:
     @cached_property
     def _keys_by_keys(self) -> Array:
         return self._together(self._keys, self._keys)
-
-    @property
-    def _taken(self) -> Array:
-        return _taken(self.queries, self.keys)
 
     def _seen(self, x: Products | Array) -> "_Seen":
         """Of moments, or of coefficients of a change, which are not the same both ways."""
@@ -202,7 +190,7 @@ class Attending:
 
         total: what the products with the keys' own moments are to add up to, scatter and all.
         """
-        taken, gram = self._taken, self.queries.means(g.one, g.two)
+        taken, gram = _taken(self.queries, self.keys), self.queries.means(g.one, g.two)
         own = gram @ taken
         every = taken.T @ own
         one_sided = taken.T @ (x.left * own)
@@ -227,33 +215,32 @@ class Attending:
     def _grown(self) -> Products:
         """By how much the first order in the logits' variance falls short."""
         if not self._draws:
-            return Products(*(np.zeros_like(part) for part in (self.logits.one, self.logits.two)))
-
-        def ratio(keys: Array, square: Array, plain: Array, variance: Array) -> Array:
-            first = variance * (1 - plain) * plain
-            return np.divide(square - plain, first, out=np.ones_like(first), where=first > 1e-9 * plain)
-
-        return Products(*(ratio(*parts) for parts in list(zip(*self._sharp, strict=True))[:2]))
+            return self.logits.scaled(0.0)
+        _, square, plain, variance = self._sharp
+        return Products(
+            *(
+                _ratio(grown - least, more * (1 - least) * least, 1e-9 * least)
+                for grown, least, more in list(zip(square, plain, variance, strict=True))[:2]
+            )
+        )
 
     @cached_property
     def _passed(self) -> Products:
         """How much more than uniform weights the softmax lets through to its logits."""
-        keys, _, plain, variance = self._sharp
-
-        def ratio(keys: Array, plain: Array, variance: Array) -> Array:
-            first = plain * (1 - plain)
-            found = softmax_apart(keys, variance)
-            return np.divide(found, first, out=np.ones_like(first), where=first > 0)
-
-        return Products(ratio(keys.one, plain.one, variance.one), ratio(keys.two, plain.two, variance.two))
+        shared, _, plain, variance = self._sharp
+        return Products(
+            *(
+                _ratio(softmax_apart(keys, more), least * (1 - least), 0.0)
+                for keys, least, more in list(zip(shared, plain, variance, strict=True))[:2]
+            )
+        )
 
     @cached_property
-    def _passing(self) -> Products:
+    def passing(self) -> Products:
         """Of one query and of two, what `_apart` is for the weights as they are."""
         passed, (_, square, plain, _) = self._passed, self._sharp
         together = self._values_by_keys
-        left = np.divide(1 - square.one, 1 - plain.one, out=np.ones_like(plain.one), where=plain.one < 1)
-        gaps = left * np.sqrt(self._values.gap * self._keys.gap)
+        gaps = _ratio(1 - square.one, 1 - plain.one, 0.0) * np.sqrt(self._values.gap * self._keys.gap)
         scatter = np.outer(gaps, gaps) / self.width
         return Products(passed.one * together.diagonal() + scatter.diagonal(), passed.two * together + scatter)
 
@@ -265,6 +252,11 @@ class Attending:
     @cached_property
     def _draws(self) -> bool:
         return bool(self.logits.one.any())
+
+
+def _ratio(part: Array, of: Array, least: Array | float) -> Array:
+    """1 where there is next to nothing of it."""
+    return np.divide(part, of, out=np.ones_like(of), where=of > least)
 
 
 class _Seen(NamedTuple):

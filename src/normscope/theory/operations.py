@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from ..placement.base import Initial
-from ..placement.operations import beside, by_head, connect, joined, mix, stopped, unit, weighed_sum
+from ..placement.operations import Number, beside, by_head, connect, joined, mix, stopped, unit, weighed_sum
 from .mixing import Entry, root, vanishes
 from .moments import Followed, Moments, Summed, Unpredictable, without_mean
 from .squashing import Erf, SquashingNorms, Tanh
@@ -79,7 +79,8 @@ def _connect(
     Exactly so where the weight starts from 0. Raises Unpredictable where it is drawn so wide that logits scatter.
     """
     rows, *features, width = weight.shape
-    scatter = abs(scale) * math.sqrt(width * np.max(x.q)) * math.hypot(weight.std, weight)
+    most = x.q.max() if isinstance(x.q, np.ndarray) else x.q
+    scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
     if scatter > SMALL:
         raise Unpredictable(
             f"the numbers that a token's streams are weighed with are drawn with a standard deviation of {scatter:.2g} "
@@ -200,9 +201,9 @@ def _mix(
 
 
 @weighed_sum.register
-def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[object]) -> Moments:
+def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[Number]) -> Moments:
     # Most weights of a history start at 0: what such a value adds is looked for only where the weight is to move.
-    parts = [
+    parts: list[Moments] = [
         value * weight
         for value, weight in zip(values, weights, strict=True)
         if isinstance(weight, Followed | Moments | tuple) or weight != 0.0

@@ -93,7 +93,8 @@ def _refuse(model: ModelSetting) -> None:
         raise Unpredictable(f"theory follows an update by one sequence, not by {model.sequences}")
     if model.stack == "decoder" and model.tokens > MOST:
         raise Unpredictable(
-            f"theory follows an update through a causal stack token by token, up to {MOST} of them, got {model.tokens}"
+            f"theory follows an update through a causal stack token by token, up to {MOST}, got {model.tokens}: "
+            "what each moves by the sign of a sum over all is not known of neighbours taken together"
         )
     if model.dropout:
         raise Unpredictable(f"theory follows an update without dropout, not with {model.dropout:g}")
