@@ -26,7 +26,7 @@ def power_cuts(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, dra
             fault = f"power cut {cut} after {operations[cut - 1] if cut else 'nothing'}; the rest: {name}"
             lost = promised(operations[:cut]) > whole_checkpoints(state)
             if lost or (digest := _digest(state)) not in seen:
-                yield Trial(fault, partial(_one, bench, work, wanted, fault, None if lost else state))
+                yield Trial(f"cut {cut}, {name}", partial(_one, bench, work, wanted, fault, None if lost else state))
             if not lost:
                 seen.add(digest)
 
