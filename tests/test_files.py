@@ -207,6 +207,23 @@ def test_a_signal_while_the_temporary_file_is_made_leaves_nothing(tmp_path, monk
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("renames", "left"), [(1, "old"), (2, "new")])
+def test_a_signal_just_after_a_rename_leaves_one_whole_folder(out, monkeypatch, renames, left):
+    rename, done = type(out).rename, []
+
+    def then_a_signal(self, target):
+        done.append(rename(self, target))
+        if len(done) == renames:
+            raise KeyboardInterrupt
+        return done[-1]
+
+    monkeypatch.setattr(type(out), "rename", then_a_signal)
+    with pytest.raises(KeyboardInterrupt), whole_folder(out, listed) as folder:
+        (folder / "new").write_text("new")
+    assert listing(out.parent) == ["out"]
+    assert (out / left).read_text() == left
+
+
 @pytest.mark.parametrize("stopping", [KeyboardInterrupt, OSError(errno.EIO, "a failing disk")])
 def test_what_was_replaced_goes_where_its_removal_was_stopped_once(out, monkeypatch, stopping):
     removing, stopped = os.unlink, []

@@ -37,8 +37,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     refuse_unusual(path)
     made: list[Path] = []
     try:
-        handle = _temporary_of(path, made)
-        temporary = made[-1]
+        handle, temporary = _temporary_of(path, made), made[-1]
         with naming(path), os.fdopen(handle, "wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())
             file.flush()
@@ -158,21 +157,22 @@ def _mark(folder: Path) -> None:
 def _swap(temporary: Path, path: Path, listed: _Listed) -> None:
     """Put a whole folder in its place; what stood there comes back if that fails."""
     replaced = path.with_name(REPLACED + path.name)
-    had_one = path.is_dir() and any(path.iterdir())
-    if had_one:
-        refuse_foreign(path, listed)  # once more: the work may have taken hours
-        path.rename(replaced)
     try:
+        if path.is_dir() and any(path.iterdir()):
+            refuse_foreign(path, listed)  # once more: the work may have taken hours
+            path.rename(replaced)
         temporary.rename(path)
-    except BaseException:
-        if had_one:
+        sync(path.parent)
+        with suppress(OSError):
+            (path / MARK).unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary.exists() and replaced.exists():
             replaced.rename(path)
+        elif not temporary.exists() and not isinstance(error, OSError):  # a signal, just after the renames
+            sync(path.parent)
+            _remove(replaced, listed)
         raise
-    sync(path.parent)
-    with suppress(OSError):
-        (path / MARK).unlink(missing_ok=True)
-    if had_one:
-        _remove(replaced, listed)  # the new folder is in place; `recover` clears what stays
+    _remove(replaced, listed)  # the new folder is in place; `recover` clears what stays
 
 
 def _remove(folder: Path, listed: _Listed) -> None:
