@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from normscope.doctor.report.advice_words import advice_facts, advice_rows, rate_headline, rate_step, speaks_against
+from normscope.doctor.result import WarmupAdvice
 from report.diagnoses import advice, probed_advice, unknown_advice
 
 
@@ -47,6 +48,13 @@ def test_warm_ups_that_do_not_help():
         "none suffices",
         "not the longest of 0, 10, 20 updates carries your rate: take a lower one",
     )
+
+
+def test_no_warm_up_fails_that_was_not_tried():
+    tried = replace(
+        probed_advice(shortest=None), warmup=WarmupAdvice(tried=(), shortest_updates=None, named_updates=None)
+    )
+    assert rows_of(tried)["warm-up"][0] == "not tested"
 
 
 def test_what_is_unknown_is_called_so_with_what_finds_out():

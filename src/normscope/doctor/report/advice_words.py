@@ -192,8 +192,10 @@ def _outcome(trained: ShortTraining) -> str:
 
 def _warmup(warmup: WarmupAdvice) -> _AdviceRow:
     lengths = sorted({training.warmup_updates for training in warmup.tried})
-    tried = f"of {', '.join(f'{length:,}' for length in lengths)} updates" if lengths else "of none"
-    if warmup.shortest_updates is None or warmup.named_updates is None:
+    tried = f"of {', '.join(f'{length:,}' for length in lengths)} updates"
+    if not lengths:
+        value, meaning = "not tested", "--probe gave too few updates to try one: 50 are enough for the first"
+    elif warmup.shortest_updates is None or warmup.named_updates is None:
         value, meaning = "none suffices", f"not the longest {tried} carries your rate: take a lower one"
     else:
         value = counted(warmup.named_updates, "update")
