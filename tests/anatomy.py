@@ -25,10 +25,10 @@ GOALS = {
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
     "lines": 86_180,
-    "lines of normscope": 68_522,
+    "lines of normscope": 68_519,
     "files": 547,
     "import lines, %": 6.74,
-    "public nouns": 862,
+    "public nouns": 852,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

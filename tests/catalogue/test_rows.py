@@ -7,7 +7,7 @@ import pytest
 
 from normscope.catalogue.details import details
 from normscope.catalogue.rows import Size, row, rows, sized
-from normscope.catalogue.views import short_lines
+from normscope.catalogue.words import short_lines
 from normscope.placement import Placement, named, register, registered, registry
 
 

@@ -49,7 +49,6 @@ def alone(folder: Path, doing: str) -> Iterator[None]:
 
 
 WatchCells = Callable[[list[CellState[Cell]]], None]
-SayLine = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +77,7 @@ def run_comparison(
     command: str,
     watch: WatchCells,
     stop_when: StopRule | None = None,
-    say: SayLine = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
     notes: Sequence[str] = (),
 ) -> ComparisonResult:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
@@ -120,7 +119,7 @@ def compare_cells(
     command: str,
     watch: WatchCells,
     stop_when: StopRule | None,
-    say: SayLine,
+    say: Callable[[str], None],
     notes: Sequence[str] = (),
 ) -> ComparisonResult:
     """As `run_comparison`, of runs that are given; the caller holds the folder."""

@@ -4,7 +4,7 @@ Ask for trials, train them as runs of a grid, tell their losses, and again, unti
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
-from .compare import ComparisonResult, SayLine, WatchCells, alone, compare_cells, corpus_of, refuse_processes, train_all
+from .compare import ComparisonResult, WatchCells, alone, compare_cells, corpus_of, refuse_processes, train_all
 from .grid import Arm, Cell, Grid, cells_of, registered_name, write_configs
 from .manifest import TRIALS, Manifest, about, former_manifest, named_cells, refuse_unlike, write_manifest
 from .page import compare
@@ -78,7 +78,7 @@ def tune(
     command: str,
     watch: WatchCells,
     stop_when: StopRule | None = None,
-    say: SayLine,
+    say: Callable[[str], None],
 ) -> TuningResult:
     """Give every arm its trials, in rounds that all arms go through together.
 
@@ -211,7 +211,7 @@ def run_tuned_comparison(
     command: str,
     watch: WatchCells,
     stop_when: StopRule | None = None,
-    say: SayLine = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
     notes: tuple[str, ...] = (),
 ) -> ComparisonResult:
     """Tune every placement, warm-up and optimiser of the grid, then compare each at its best rate with all seeds.

@@ -67,7 +67,7 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class NormOf:
+class _NormOf:
     """A norm of the formula, which also stands for itself where attention over depth is given it for its keys."""
 
     part: Part
@@ -79,26 +79,26 @@ class NormOf:
 
 
 @dataclass(frozen=True, slots=True)
-class LaterNorms:
+class _LaterNorms:
     """The norms of one place. `given`: those that the model applies itself, outside of what is followed."""
 
     place: str
     given: bool = False
 
     def __call__(self, x: Later, /, *, groups: int | None = None) -> Later:
-        return x if self.given else NormOf((self.place, "main"))(x, groups=groups)
+        return x if self.given else _NormOf((self.place, "main"))(x, groups=groups)
 
-    def __getattr__(self, name: str) -> NormOf:
+    def __getattr__(self, name: str) -> _NormOf:
         if name.startswith("__"):
             raise AttributeError(name)
-        return NormOf((self.place, name))
+        return _NormOf((self.place, name))
 
 
 class LaterEnd:
     """An end of a stack."""
 
     def __init__(self, place: str, *, given: bool = False) -> None:
-        self.place, self.norm = place, LaterNorms(place, given)
+        self.place, self.norm = place, _LaterNorms(place, given)
 
     def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Later:
         return Later("parameter", ((self.place, name),), shape)
@@ -107,7 +107,7 @@ class LaterEnd:
         return Later("scheduled", ((self.place, name),))
 
 
-class LaterSublayer(LaterEnd):
+class _LaterSublayer(LaterEnd):
     """F, which the model computes once it has what F reads."""
 
     def __init__(self, site: Site, branches: list[Later]) -> None:
@@ -175,7 +175,7 @@ def programs(
     state: State = placement.start(inputs[0], LaterEnd("start", given=given_start))
     for block in range(1, stack.blocks + 1):
         branches: list[Later] = []
-        sublayers = [LaterSublayer(Site(kind=kind, block=block, stack=stack), branches) for kind in kinds]
+        sublayers = [_LaterSublayer(Site(kind=kind, block=block, stack=stack), branches) for kind in kinds]
         state = placement.block(state, sublayers)
         called = [branch.arguments[1] for branch in branches]
         if called != list(kinds):
@@ -239,7 +239,7 @@ def _level(value: Any, levels: dict[int, int], found: list[Later], norms: dict[P
     """How many branches have to be known before a value can be computed; what it is computed from is found too."""
     if isinstance(value, tuple):
         return max((_level(part, levels, found, norms) for part in value), default=0)
-    if isinstance(value, NormOf):
+    if isinstance(value, _NormOf):
         norms.setdefault(value.part, "key")
     if not isinstance(value, Later):
         return 0
@@ -329,7 +329,7 @@ class Run:
     def _value(self, argument: Any) -> Any:
         if isinstance(argument, Slot):
             return self._slots[argument.at]
-        if isinstance(argument, NormOf):
+        if isinstance(argument, _NormOf):
             return self._norms[argument.part]
         return tuple(map(self._value, argument)) if isinstance(argument, tuple) else argument
 

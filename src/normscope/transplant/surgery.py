@@ -25,7 +25,6 @@ from .plan import BlockPlan, StackPlan, chosen_stacks, plan
 from .program import Part
 from .weights import draw, marked, matrices_in, reset
 
-Initialise = Literal["draw", "keep"]
 RECIPE = "transplanted"
 """The key of a model's configuration under which transformers keeps what was done."""
 
@@ -37,7 +36,7 @@ class Transplanted:
     placement: str
     before: str
     """Its placement until then; "" where that had no name."""
-    initialise: Initialise
+    initialise: Literal["draw", "keep"]
     stack: str | None
     """The one that was named."""
     stacks: tuple[str, ...]
@@ -70,7 +69,7 @@ class Transplanted:
 
 
 def transplant(
-    model: nn.Module, target: type[Placement], inputs: Inputs, *, initialise: Initialise, stack: str | None
+    model: nn.Module, target: type[Placement], inputs: Inputs, *, initialise: Literal["draw", "keep"], stack: str | None
 ) -> Transplanted:
     """Put a model under a placement, in place.
 

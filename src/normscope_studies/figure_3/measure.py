@@ -23,7 +23,6 @@ from .config import Condition, Figure3Config
 MATRICES = {"W1": "ffn_in", "W2": "ffn_out"}
 PRINTED = {"W1": "W₁", "W2": "W₂"}
 STACKS = ("encoder", "decoder")
-PieceNorms = dict[str, Any]
 """Of one model: matrix -> stack -> what `GradientNorms` says, a list over layers each; and of the batches."""
 
 
@@ -36,17 +35,21 @@ class Bench:
             keep_freed_memory()
         self.fast_matmul = fast_matmul(device).on
 
-    def at_start(self, model: ModelConfig, condition: Condition, seed: int, *, last_only: bool = False) -> PieceNorms:
+    def at_start(
+        self, model: ModelConfig, condition: Condition, seed: int, *, last_only: bool = False
+    ) -> dict[str, Any]:
         """With its initial weights. last_only: of W2 in the decoder's last block, and of nothing else."""
         built = TRANSLATION.build(TranslationRunConfig(seed=seed, model=model), self.corpus.codec).to(self.device)
         return self.norms(built, condition, seed, last_only=last_only)
 
-    def after_training(self, folder: Path, condition: Condition, seed: int) -> PieceNorms:
+    def after_training(self, folder: Path, condition: Condition, seed: int) -> dict[str, Any]:
         """With the weights of the last checkpoint of a run."""
         run = load_run_of(TRANSLATION, folder, which="last", device=str(self.device))
         return self.norms(run.model, condition, seed) | {"update": run.update}
 
-    def norms(self, model: EncoderDecoder, condition: Condition, seed: int, *, last_only: bool = False) -> PieceNorms:
+    def norms(
+        self, model: EncoderDecoder, condition: Condition, seed: int, *, last_only: bool = False
+    ) -> dict[str, Any]:
         """Of the mean loss per target token, label-smoothed, in nats; dropout as the model has it."""
         task = self.task(condition, seed)
         losses, batches = [], self.batches(condition, seed)
@@ -61,7 +64,7 @@ class Bench:
         wanted = last_matrix(model) if last_only else matrices(model)
         named = only_trainable(model, [weight for weights in wanted.values() for weight in weights])
         found = expected_gradient_norms(model, range(condition.batches), loss)
-        values: PieceNorms = {}
+        values: dict[str, Any] = {}
         for (matrix, stack), weights in wanted.items():
             each = [found[named[weight]] for weight in weights]
             values.setdefault(matrix, {})[stack] = {

@@ -23,7 +23,7 @@ from ..engine.ladders import train
 from ..engine.pieces import Pieces
 from ..theory.simulation import setting_of
 from .config import PLACEMENTS, POST, Condition, Figure3Config, corpus_of
-from .measure import MATRICES, STACKS, Bench, PieceNorms
+from .measure import MATRICES, STACKS, Bench
 
 Layers = dict[tuple[str, str], Floats]
 """By matrix and stack: (S, L), or (L,) of what is predicted."""
@@ -37,13 +37,13 @@ class ModelPieces:
     """Norms of every model; lists are over seeds."""
 
     bench: Bench
-    layers: dict[str, list[PieceNorms]]
+    layers: dict[str, list[dict[str, Any]]]
     """By placement: panels (a) and (b), at initialisation."""
-    last: dict[tuple[Condition, str, int], list[PieceNorms]]
+    last: dict[tuple[Condition, str, int], list[dict[str, Any]]]
     """By condition, placement and blocks: panels (c) and (d)."""
-    before: list[PieceNorms]
+    before: list[dict[str, Any]]
     """Of the model that is trained, with its initial weights; empty where none is trained."""
-    after: list[PieceNorms]
+    after: list[dict[str, Any]]
     """Of the same after the warm-up."""
     trained_by: dict[str, dict[str, Any]]
     """By training: the source that made it."""
@@ -79,7 +79,7 @@ def measure(config: Figure3Config, pieces: Pieces) -> ModelPieces:
 def _measure_seed(found: ModelPieces, config: Figure3Config, pieces: Pieces, seed: int) -> None:
     bench, layers = found.bench, config.layers_condition
 
-    def piece(name: str, placement: str, blocks: int, condition: Condition, **options: Any) -> PieceNorms:
+    def piece(name: str, placement: str, blocks: int, condition: Condition, **options: Any) -> dict[str, Any]:
         model = config.model(placement, blocks, condition.dropout, small=options.pop("small", False))
         asked = bench.asked(model, condition, seed) | options
         return pieces.get(  # type: ignore[no-any-return]
@@ -142,7 +142,7 @@ def numbers_of(measured: ModelPieces, blocks: tuple[int, ...]) -> Figure3Numbers
     )
 
 
-def _by_kind(pieces: Sequence[PieceNorms]) -> dict[str, Layers]:
+def _by_kind(pieces: Sequence[dict[str, Any]]) -> dict[str, Layers]:
     if not pieces:
         return {}
     return {kind: {(m, s): np.array([one[m][s][kind] for one in pieces]) for m, s in PARTS} for kind in KINDS}

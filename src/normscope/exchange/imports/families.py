@@ -17,7 +17,7 @@ from ...tasks.registry import config_of
 from ..export.decoders import GATE_CURVES, GEMMA_2, LLAMA, OLMO_2, QWEN_3, RotaryLayout
 from ..export.encoders import BERT_ACTIVATIONS, bert_names
 from ..forms import Names, tensor_names
-from .layout import ImportedLayout, Types, refuse_other_types
+from .layout import ImportedLayout, refuse_other_types
 
 _PREFIX = "bert."
 _TIED = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
@@ -26,7 +26,7 @@ _OLD_NORM = {"gamma": "weight", "beta": "bias"}
 """As the first BERT checkpoints call a norm's parameters."""
 
 
-_BERT_TYPES: Types = {
+_BERT_TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers"), (int,)),
     **dict.fromkeys(("max_position_embeddings", "type_vocab_size"), (int,)),
     **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "layer_norm_eps"), (float, int)),
@@ -114,7 +114,7 @@ class Bert(ImportedLayout):
 
 
 _COUNTS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers")
-_TYPES: Types = {
+_TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys((*_COUNTS, "max_position_embeddings"), (int,)),
     **dict.fromkeys(("num_key_value_heads", "head_dim", "sliding_window"), (int, type(None))),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), (float, int, type(None))),

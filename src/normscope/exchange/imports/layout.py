@@ -17,7 +17,6 @@ from ...tasks.text_task import TextTask
 from ..forms import Names
 
 WEIGHTS = "model.safetensors"
-Types = Mapping[str, tuple[type, ...]]
 """The types that a key of a configuration may have."""
 
 
@@ -35,7 +34,7 @@ def configuration(folder: Path) -> dict[str, Any]:
     return found
 
 
-def refuse_other_types(path: Path, theirs: Mapping[str, Any], types: Types) -> None:
+def refuse_other_types(path: Path, theirs: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
     """Raise UserError where a value that is read is of another type; True is no number."""
     for key, kinds in types.items():
         if key in theirs and type(theirs[key]) not in kinds:

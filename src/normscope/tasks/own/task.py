@@ -79,7 +79,7 @@ class OwnRunConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class OwnData:
+class _OwnData:
     """Batches of the training and of the validation."""
 
     file: ModelFile
@@ -121,7 +121,7 @@ class OwnData:
             return unigram_entropy_nats(counted[counted != IGNORED].numpy())
         seed_weights(0)
         model = self.file.build()
-        found = OwnObjective(self, epoch_batches=1, seed=0, device=torch.device("cpu")).validate(model)["nll_nats"]
+        found = _OwnObjective(self, epoch_batches=1, seed=0, device=torch.device("cpu")).validate(model)["nll_nats"]
         return float(f"{found:.4g}")
 
     def place(self, model: nn.Module, placement: str) -> None:
@@ -152,7 +152,7 @@ class OwnData:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedData:
+class _RecordedData:
     """What a run's folder says of its data, with no code of the user's run."""
 
     fingerprint: str
@@ -167,10 +167,10 @@ class RecordedData:
         raise AssertionError("data that were recorded are not recorded again")
 
 
-class OwnObjective:
+class _OwnObjective:
     """Batches of the user's, and their loss under the user's model."""
 
-    def __init__(self, data: OwnData, *, epoch_batches: int, seed: int, device: torch.device) -> None:
+    def __init__(self, data: _OwnData, *, epoch_batches: int, seed: int, device: torch.device) -> None:
         self.data, self.seed, self.device = data, seed, device
         self.micro_batches_per_epoch = data.train.count or epoch_batches
 
@@ -226,21 +226,21 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
         factory = f"{found[0].resolve()}:{found[1]}"
         return dataclasses.replace(config, imports=imports, model=dataclasses.replace(config.model, factory=factory))
 
-    def open(self, config: OwnRunConfig) -> OwnData:
+    def open(self, config: OwnRunConfig) -> _OwnData:
         file = ModelFile.opened(config.model.factory, config.imports)
         return _data_of(file, OwnFile(file.file).pinned().sha256)
 
-    def recorded(self, config: OwnRunConfig, vocabularies: Path) -> OwnData | RecordedData:
+    def recorded(self, config: OwnRunConfig, vocabularies: Path) -> _OwnData | _RecordedData:
         try:
             about = json.loads((vocabularies / _ABOUT).read_text(encoding="utf-8"))
             facts = [(str(name), str(value)) for name, value in about["facts"]]
-            return RecordedData(str(about["fingerprint"]), float(about["chance_nats"]), facts)
+            return _RecordedData(str(about["fingerprint"]), float(about["chance_nats"]), facts)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{vocabularies / _ABOUT} is missing or damaged; train the run again, which mends it"
             ) from error
 
-    def codec_of(self, corpus: OwnData) -> None:
+    def codec_of(self, corpus: _OwnData) -> None:
         return None
 
     def load_codec(self, vocabularies: Path) -> None:
@@ -262,10 +262,10 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
     def groups(self, config: OwnRunConfig) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
         return ModelFile.opened(config.model.factory, config.imports).groups()
 
-    def objective(self, config: OwnRunConfig, corpus: OwnData, device: torch.device) -> OwnObjective:
-        return OwnObjective(corpus, epoch_batches=config.data.epoch_batches, seed=config.seed, device=device)
+    def objective(self, config: OwnRunConfig, corpus: _OwnData, device: torch.device) -> _OwnObjective:
+        return _OwnObjective(corpus, epoch_batches=config.data.epoch_batches, seed=config.seed, device=device)
 
-    def notes(self, corpus: OwnData) -> Sequence[str]:
+    def notes(self, corpus: _OwnData) -> Sequence[str]:
         found = []
         if not corpus.train.exact:
             found.append(
@@ -280,12 +280,12 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
         return found
 
     def evaluate(
-        self, run: LoadedRun[OwnRunConfig, nn.Module, None], corpus: OwnData, split: str, search: Mapping[str, Any]
+        self, run: LoadedRun[OwnRunConfig, nn.Module, None], corpus: _OwnData, split: str, search: Mapping[str, Any]
     ) -> Evaluation:
         objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
         return Evaluation(settings={}, scores=objective.validate(run.model))
 
-    def chance_nats(self, corpus: OwnData | RecordedData) -> float:
+    def chance_nats(self, corpus: _OwnData | _RecordedData) -> float:
         return corpus.chance_nats
 
     def shapes(self, config: OwnRunConfig) -> list[StackShape]:
@@ -303,7 +303,7 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
     def described(self, config: OwnRunConfig) -> str:
         return f"that of {config.model.factory}"
 
-    def corpus_facts(self, config: OwnRunConfig, corpus: OwnData | RecordedData) -> FactLines:
+    def corpus_facts(self, config: OwnRunConfig, corpus: _OwnData | _RecordedData) -> FactLines:
         return corpus.facts()
 
     def batch_words(self, config: OwnRunConfig) -> str:
@@ -315,7 +315,7 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
     def loss_words(self, config: OwnRunConfig) -> str:
         return "as the model's file has it, a mean over targets"
 
-    def batches(self, config: OwnRunConfig, corpus: OwnData) -> Callable[[int], TrainingBatch]:
+    def batches(self, config: OwnRunConfig, corpus: _OwnData) -> Callable[[int], TrainingBatch]:
         objective = self.objective(config, corpus, torch.device("cpu"))
 
         def of(number: int) -> TrainingBatch:
@@ -338,10 +338,10 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
 
 
 @lru_cache(maxsize=2)
-def _data_of(file: ModelFile, sha256: str) -> OwnData:
+def _data_of(file: ModelFile, sha256: str) -> _OwnData:
     """Opened once a process: it may take long. sha256: of the file's content."""
     train, valid, held_out = file.sources()
-    return OwnData(file, train, valid, held_out)
+    return _OwnData(file, train, valid, held_out)
 
 
 OWN: _Own = _Own()
