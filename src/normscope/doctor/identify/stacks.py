@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise, takewhile
 from typing import Literal
 
@@ -112,14 +112,9 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
         embedding_norm=observed.embedding_norm,
         width=stream.width,
         sublayers=early + of_blocks,
-        end_read_by=stream.around.end_read_by,
-        memory_normed=stream.around.memory_normed,
-        continues=stream.around.continues,
-        cut_by=stream.around.cut_by,
-        feeds_later=stream.around.feeds_later,
-        starts_from_given=stream.around.starts_from_given,
         streams=stream.streams,
         streams_start_equal=stream.start_equal,
+        **asdict(stream.around),
     )
 
 

@@ -20,7 +20,7 @@ _LARGEST = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FormulaEdits:
+class _FormulaEdits:
     """How an observed formula differs from the one that a placement has at its place."""
 
     kind: str
@@ -35,7 +35,7 @@ class NearestPlacement:
     """A placement and what of it is other in a stack; formulas that are alike are not among `differences`."""
 
     placement: type[Placement]
-    differences: tuple[FormulaEdits, ...]
+    differences: tuple[_FormulaEdits, ...]
     """Each kind of sub-layer and formula once."""
 
 
@@ -59,10 +59,10 @@ def nearest(stack: Stack, shape: StackShape) -> NearestPlacement | None:
     return min(found, key=lambda one: one[:4])[4] if found else None
 
 
-def _differences(inside: Sequence[Sublayer], expected: dict[int, Segment]) -> list[tuple[FormulaEdits, int]]:
+def _differences(inside: Sequence[Sublayer], expected: dict[int, Segment]) -> list[tuple[_FormulaEdits, int]]:
     """Each pair of formulas once, with how often it comes; empty where one cannot be compared."""
     pairs: Counter[tuple[str, str, str]] = Counter()
-    shown: dict[tuple[str, str, str], FormulaEdits] = {}
+    shown: dict[tuple[str, str, str], _FormulaEdits] = {}
     for sublayer in inside:
         branch = sublayer.formula.branch
         segment = expected.get(branch.branch)
@@ -76,7 +76,7 @@ def _differences(inside: Sequence[Sublayer], expected: dict[int, Segment]) -> li
             made = _tree(sublayer.formula.segment), _tree(segment)
             if not all(made) or max(map(_size, made)) > _LARGEST:
                 return []
-            shown[key] = FormulaEdits(
+            shown[key] = _FormulaEdits(
                 kind=sublayer.kind,
                 observed=sublayer.formula,
                 expected=wanted,

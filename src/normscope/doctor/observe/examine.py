@@ -17,7 +17,7 @@ from ..trace.graph import Graph
 from .attention import with_attention
 from .gradients import Backward, backward, with_opening
 from .norms import norm_gains
-from .parameters import Ends, flat_gates
+from .parameters import flat_gates, tables_and_outputs
 from .path import added_again, random_factors
 from .rewired import rewired_loss_nats
 from .streams import measured_stacks
@@ -94,7 +94,7 @@ class _Watched:
 
 def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
     graph, streams = streams_in(model, inputs)
-    ends = Ends(model, graph)
+    tables, output_matrices = tables_and_outputs(model, graph)
     return _Watched(
         graph=graph,
         streams=streams,
@@ -103,8 +103,8 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
             unused_parameters=unused_parameters(model, graph.trace),
             flat_gates=flat_gates(model, graph.trace),
             norm_gains=norm_gains(model, graph),
-            tables=ends.tables(),
-            output_matrices=ends.output_matrices(),
+            tables=tables,
+            output_matrices=output_matrices,
             added_again=added_again(model, graph, streams),
             random_factors=random_factors(graph),
         ),

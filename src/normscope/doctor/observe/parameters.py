@@ -111,9 +111,13 @@ _LONGEST = 24
 """Steps between the last product and the output, such as those of a cap on logits."""
 
 
-class Ends:
-    """Tables and output matrices of one recorded pass."""
+def tables_and_outputs(model: nn.Module, graph: Graph) -> tuple[tuple[Table, ...], tuple[OutputMatrix, ...]]:
+    """The tables that a recorded pass looks up, and the matrices that make the model's outputs."""
+    ends = _Ends(model, graph)
+    return ends.tables(), ends.output_matrices()
 
+
+class _Ends:
     def __init__(self, model: nn.Module, graph: Graph) -> None:
         self._graph = graph
         self._names = names_by_memory(model.named_parameters())

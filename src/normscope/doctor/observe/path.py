@@ -1,7 +1,7 @@
 """What a recorded pass does on a stream's way: stops its gradient, adds its start again, draws at random, and keeps
 branches out for ever by a factor of 0 that is a number in the code or a buffer, which no training changes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -108,9 +108,12 @@ NOTHING = 1e-12
 IN_CODE = "a number in the code"
 
 
-class ShutBranches:
-    """What multiplies branches by 0, of one recorded pass."""
+def shut_by(model: nn.Module, graph: Graph) -> Callable[[Branch, BranchSum], tuple[str, ...]]:
+    """Tells of each branch of a recorded pass, and the sum that it goes into, what keeps it out, as `by` says."""
+    return _ShutBranches(model, graph).by
 
+
+class _ShutBranches:
     def __init__(self, model: nn.Module, graph: Graph) -> None:
         self._graph = graph
         self._names: Mapping[int, str] = names_by_memory(model.named_buffers())

@@ -1,6 +1,6 @@
 """What every sub-layer of a recorded forward pass adds to its stream: squares, shares, and the parameters it uses."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,7 +14,7 @@ from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin, memory_of
 from .norms import norm_uses, over_features
-from .path import ROUNDING, ShutBranches, precision, skip_is_stopped
+from .path import ROUNDING, precision, shut_by, skip_is_stopped
 from .recipe import recipe_of
 from .sums import LIGHT, BranchSum, Sums, with_gain
 
@@ -70,6 +70,9 @@ def _moved(graph: Graph) -> dict[int, Tensor]:
             noise = torch.randn(weight.shape, generator=generator).to(weight)
             moved[value.number] = weight + _MOVED * size * noise
     return moved
+
+
+_Shut = Callable[[Branch, BranchSum], tuple[str, ...]]
 
 
 class _Uses:
@@ -139,7 +142,7 @@ def measured_stacks(
     where one sum has several parts of the stream, as in B2T, the latest is the stream, and all are the scaled skip.
     Tokens of one sequence are those of one index of the first dimension; a stream of two dimensions is one sequence.
     """
-    uses, shut = _Uses(model, graph), ShutBranches(model, graph)
+    uses, shut = _Uses(model, graph), shut_by(model, graph)
     with torch.no_grad():
         seen = [_measured(graph, stream, stack, uses, shut) for stream, stack in zip(streams, stacks, strict=True)]
         return tuple(
@@ -149,7 +152,7 @@ def measured_stacks(
         )
 
 
-def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: ShutBranches) -> Stack:
+def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: _Shut) -> Stack:
     sums = Sums(graph, stream)
     rounded = [(value.number, value.op) for value in graph.values if value.op in ROUNDING]
     measured = []
@@ -172,7 +175,7 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: Shu
                 matrices=uses.matrices(branch),
                 reaches_output=bool(outputs),
                 outputs=outputs,
-                shut_by=shut.by(branch, found),
+                shut_by=shut(branch, found),
                 skip_stopped=skip_is_stopped(graph, stream, found),
                 rounded_by=next((op for number, op in rounded if graph.depends(number, found.sum)), ""),
                 precision=str(precision(graph, branch) or "").removeprefix("torch."),

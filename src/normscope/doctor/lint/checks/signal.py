@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 
 import torch
-from torch import nn
 
 from ...observe.path import IN_CODE
 from ...record import OutputMatrix, Sublayer
@@ -211,7 +210,7 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     seen = patient.observed
     if seen.classes is None or seen.classes < 2:
         return
-    if any(len(weights) == seen.classes for weights in _large(patient)):
+    if _is_output(patient, large_tables(patient.model)):
         # The rule about embeddings says why: the output is tied to one.
         return
     message, fix, severity = "", _SMALLER, Severity.WARNING
@@ -274,11 +273,6 @@ def _answers_itself(patient: Patient, head: OutputMatrix) -> bool:
     tied = any(table.name == head.name for table in patient.observed.tables)
     small = head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
     return tied and small and (patient.observed.logit_deviation or math.inf) < 2
-
-
-def _large(patient: Patient) -> list[nn.Parameter]:
-    weights = dict(patient.model.named_parameters(remove_duplicate=False))
-    return [weights[name] for name in large_tables(patient.model)]
 
 
 _SMALLER = (
@@ -355,5 +349,5 @@ def embedding_too_large(patient: Patient) -> Iterator[Fault]:
 
 
 def _is_output(patient: Patient, tables: dict[str, float]) -> bool:
-    weights = dict(patient.model.named_parameters())
-    return any(len(weights[name]) == patient.observed.classes for name in tables if name in weights)
+    weights = parameters_by_name(patient)
+    return any(len(weights[name]) == patient.observed.classes for name in tables)
