@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_180,
-    "lines of normscope": 68_519,
+    "lines": 86_179,
+    "lines of normscope": 68_518,
     "files": 547,
     "import lines, %": 6.74,
-    "public nouns": 852,
+    "public nouns": 849,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -143,7 +143,7 @@ def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> I
         # A frozen sub-layer has no gradient on purpose, and neither has one whose output this loss does not ask for.
         if trained and place.measured.reaches_loss and not any(gets_gradient(patient, name) for name in trained):
             silent.append(place)
-    rounded = [place for place in silent if place[1].measured.rounded_by]
+    rounded = [place for place in silent if place.measured.rounded_by]
     said = "branches that add to the stream, but with a gradient of exactly 0 for all of their trainable weights"
     if lost := [place for place in silent if place not in rounded]:
         yield Fault(
@@ -158,7 +158,7 @@ def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> I
             severity=Severity.WARNING,
             where=branch_names(rounded),
             message=f"{said}: {len(rounded)} of {count}. What they give is rounded "
-            f"({rounded[0][1].measured.rounded_by}) on its way to the loss, and rounding has no gradient",
+            f"({rounded[0].measured.rounded_by}) on its way to the loss, and rounding has no gradient",
             fix="give them a loss on what is not rounded yet, or pass the gradient by: x + (round(x) - x).detach()",
         )
 
