@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_179,
+    "lines": 86_136,
     "lines of normscope": 68_518,
     "files": 547,
     "import lines, %": 6.74,

@@ -12,7 +12,7 @@ from .engine.discovery import About
 from .engine.page import Claim, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Findings, Study
-from .translation.comparing import caveat, finals, less, several
+from .translation.comparing import finals, less, several, with_caveat
 from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, TranslationArm, controlled, coupled, figure_scales
 from .translation.page import epochs_figure, findings
 from .translation.runs import ArmCurves, Trained, trained
@@ -91,7 +91,7 @@ def claims(config: Figure6Config, found: Trained) -> list[Claim]:
 
     others = {"a large rate that decays as with warm-up": decayed, "a large rate that stays": fixed}
     after_as_many = {words: small_less(config, arm, curves, update=config.updates) for words, arm in others.items()}
-    return [
+    made = [
         claim(
             "a small fixed rate does better than a large one without warm-up",
             f"Without warm-up, {at_small} lower {at_large} on the paper's schedule.",
@@ -100,7 +100,7 @@ def claims(config: Figure6Config, found: Trained) -> list[Claim]:
             holds=at_ends(without),
             greatest=0.0,
             beside=f"Last losses: {several(finals(curves, small))} and {several(finals(curves, without))} nats; the "
-            f"unigram baseline is {number(found.unigram(without))}. {caveat(curves)}".strip(),
+            f"unigram baseline is {number(found.unigram(without))}.",
         ),
         claim(
             "a small fixed rate does worse than warm-up",
@@ -109,7 +109,6 @@ def claims(config: Figure6Config, found: Trained) -> list[Claim]:
             value=value,
             holds=at_ends(long),
             least=0.0,
-            beside=caveat(curves),
         ),
         claim(
             "it is the size of the rate",
@@ -119,9 +118,9 @@ def claims(config: Figure6Config, found: Trained) -> list[Claim]:
             value=value,
             holds=after_as_many,
             greatest=0.0,
-            beside=caveat(curves),
         ),
     ]
+    return with_caveat(made, curves)
 
 
 def figure(config: Figure6Config, found: Trained) -> StudyFigure:

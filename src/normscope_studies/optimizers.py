@@ -11,7 +11,7 @@ from typing import Any
 from normscope.compare.manifest import in_words
 from normscope.data.opening import TOY
 from normscope.evidence.estimates import plain_estimate, with_interval
-from normscope.evidence.judging import LEARNED_NATS, Answer, holm
+from normscope.evidence.judging import LEARNED_NATS, holm
 from normscope.optim import OptimizerConfig
 from normscope.placement import named
 from normscope.report.words import joined
@@ -22,7 +22,7 @@ from .engine.checks import check_defined_for, check_different, check_positive
 from .engine.claims import claim
 from .engine.discovery import About
 from .engine.figures import rates
-from .engine.ladders import Ladder, LadderArm, WarmupPair, climb, end_columns, trained_by
+from .engine.ladders import Ladder, LadderArm, WarmupPair, climb, end_columns, gains_at_most, trained_by
 from .engine.models import LOSS, LadderConfig, language_model, settings_of
 from .engine.page import Claim, StudyFigure, StudyTable, table
 from .engine.pieces import Pieces
@@ -199,7 +199,7 @@ def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) ->
     one that may be above it. A pair neither of whose runs learned decides nothing.
     """
     found = {}
-    without, no_gain = (_at_most(pairs, edge, unigram_nats) for edge in (needs_nats, 0.0))
+    without, no_gain = (gains_at_most(pairs, edge, unigram_nats) for edge in (needs_nats, 0.0))
     for key, pair in pairs.items():
         if not pair.learned(unigram_nats):
             found[key] = Need.UNLEARNED
@@ -212,16 +212,10 @@ def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) ->
     return found
 
 
-def _at_most(pairs: _OptimizerPairs, edge: float, unigram_nats: float) -> dict[tuple[str, str], Answer]:
-    """Whether a warm-up gains at most so much, of all pairs together; None where neither run learned."""
-    learned = {key: (pair.gain, -math.inf, edge) for key, pair in pairs.items() if pair.learned(unigram_nats)}
-    return {**dict.fromkeys(pairs), **holm(learned)}
-
-
 def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float) -> list[Claim]:
     """One for each placement of which a source speaks, and one for the order of placements under two optimisers."""
     made, edge = [], config.needs_nats
-    at_most = _at_most(pairs, edge, unigram_nats)
+    at_most = gains_at_most(pairs, edge, unigram_nats)
     family = sum(pair.learned(unigram_nats) for pair in pairs.values())
     for placement, needs, source in _SAID:
         if placement not in config.placements:

@@ -10,7 +10,7 @@ from normscope.evidence.judging import all_hold, holm
 from normscope.placement import named
 from normscope.report.chart import Panel
 
-from ..engine.claims import claim, judged
+from ..engine.claims import claim, judged, post_needs_warmup
 from ..engine.figures import curves, endings, line, rates
 from ..engine.ladders import Ladder, end_columns
 from ..engine.models import LOSS, training_conditions
@@ -68,16 +68,11 @@ def figures(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[
 
 
 def _endings(one: AdaptiveRuns) -> StudyFigure:
-    kinds = one.kinds[::-1]
-    best, worst = kinds[-1], kinds[0]
     return endings(
         one.task,
-        {title(*kind): one.pairs[kind] for kind in kinds},
+        {title(*kind): one.pairs[kind] for kind in one.kinds},
         {"Pre-LN, mean": one.pre.mean_nats, "Post-LN with warm-up, mean": one.post.mean_nats},
         told="Last validation loss of every arm",
-        desc=f"From {title(*best)} at {one.pairs[best].better.mean_nats:.3f} nats to {title(*worst)} at "
-        f"{one.pairs[worst].better.mean_nats:.3f}; Pre-LN at {one.pre.mean_nats:.3f}, Post-LN with warm-up at "
-        f"{one.post.mean_nats:.3f}.",
     )
 
 
@@ -255,17 +250,7 @@ def claims(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[C
                 beside=_CORRECTED,
             )
         )
-    made.append(
-        claim(
-            "Post-LN needs its warm-up",
-            "Post-LN without warm-up ends higher than with it, each at its own best rate.",
-            source="Xiong et al. 2020, section 3.2",
-            value="the loss without less that with warm-up, in nats",
-            holds={one.words: one.pairs[POST, "fixed"].gain for one in found},
-            least=0.0,
-        )
-    )
-    return made
+    return [*made, post_needs_warmup({one.words: one.pairs[POST, "fixed"].gain for one in found})]
 
 
 def _below_both(found: Sequence[AdaptiveRuns]) -> Claim:

@@ -118,20 +118,22 @@ def rates(
     return Panel(title=title, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
 
 
-def endings(
-    task: str, rows: Mapping[str, WarmupPair], lines: Mapping[str, float], *, told: str, desc: str
-) -> StudyFigure:
+def endings(task: str, rows: Mapping[str, WarmupPair], lines: Mapping[str, float], *, told: str) -> StudyFigure:
     """The last losses of every seed of a task's runs at the best rate, hollow without warm-up and filled with it.
 
-    rows: by what stands beside them, from the bottom up. lines: one or two losses to compare with, by their names.
-    told, desc: title and description of the picture for those who cannot see it; the task is named after the title.
+    rows: by what stands beside them, the lowest loss first, which is drawn at the top. lines: one or two losses to
+    compare with, such as "Pre-LN, mean". told: the picture's title for those who cannot see it, before the task.
     """
-    words = task.replace("-", " ")
+    words, losses = task.replace("-", " "), {name: pair.better.mean_nats for name, pair in rows.items()}
+    names = list(losses)
+    best, worst = (f"{name} at {losses[name]:.3f}" for name in (names[0], names[-1]))
+    beside = ", ".join(f"{name.partition(', mean')[0]} at {nats:.3f}" for name, nats in lines.items())
+    upwards = dict(list(rows.items())[::-1])
     return StudyFigure(
         name=f"endings_{task.replace('-', '_')}",
         title=f"{words.capitalize()}: where the runs end",
         caption="One point a seed, at the best rate of the ladder; filled with warm-up, hollow without.",
-        svg=_endings_svg(rows, lines, title=f"{told}, {words}", desc=desc),
+        svg=_endings_svg(upwards, lines, title=f"{told}, {words}", desc=f"From {best} nats to {worst}; {beside}."),
         wide=True,
     )
 

@@ -15,7 +15,7 @@ from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState, PoolCell
 from normscope.errors import UserError
 from normscope.evidence.estimates import estimate
-from normscope.evidence.judging import learned
+from normscope.evidence.judging import Answer, holm, learned
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.tasks.run_config import RunConfig
 from normscope.train.device import available_cores, choose_device
@@ -210,6 +210,12 @@ def lowest_rates(rows: Sequence[Sequence[LadderRun]], peak_lrs: Sequence[float],
 def mean_nats(runs: Sequence[LadderRun]) -> float:
     """Mean of the last losses in nats."""
     return math.fsum(run.final_nats for run in runs) / len(runs)
+
+
+def gains_at_most(pairs: Mapping[_Key, WarmupPair], edge: float, unigram_nats: float) -> dict[_Key, Answer]:
+    """Whether a warm-up gains at most so much, of all pairs together by Holm; None where neither run learned."""
+    family = {key: (pair.gain, -math.inf, edge) for key, pair in pairs.items() if pair.learned(unigram_nats)}
+    return {**dict.fromkeys(pairs), **holm(family)}
 
 
 def trained_by(pairs: Iterable[WarmupPair]) -> dict[str, dict[str, Any]]:

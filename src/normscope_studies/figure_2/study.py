@@ -15,7 +15,6 @@ from ..engine.study import Findings, Study
 from ..translation.comparing import (
     GapShares,
     bleu_of,
-    caveat,
     excess,
     finals,
     gain_kept,
@@ -23,6 +22,7 @@ from ..translation.comparing import (
     is_essential,
     less,
     several,
+    with_caveat,
 )
 from ..translation.config import OPTIMIZERS, TranslationArm
 from ..translation.page import epochs_figure, findings, plain, rates_figure
@@ -48,7 +48,7 @@ def claims(config: Figure2Config, found: Trained) -> list[Claim]:
         made.append(_sgd_beside_adam(config, found))
     if len(config.groups(config.optimizers[0])) > 1:
         made.append(_large_rates(config, found))
-    return made
+    return with_caveat(made, found.curves)
 
 
 def _sgd_beside_adam(config: Figure2Config, found: Trained) -> Claim:
@@ -68,7 +68,6 @@ def _sgd_beside_adam(config: Figure2Config, found: Trained) -> Claim:
             for words, arm in (("with warm-up", "long"), ("without", "without"))
         },
         least=0.0,
-        beside=caveat(curves),
     )
 
 
@@ -85,7 +84,6 @@ def _large_rates(config: Figure2Config, found: Trained) -> Claim:
         value="the last loss at the larger rate less that at the smaller, in nats",
         holds=held,
         greatest=0.0,
-        beside=caveat(found.curves),
     )
 
 
@@ -128,8 +126,7 @@ def _essential(config: Figure2Config, optimizer: str, found: Trained) -> list[Cl
                 statement=f"Without warm-up{'' if own else f', but with {family}'}, Post-LN under {name} ends with "
                 f"less than {MOST_OF_THE_GAIN:g} of the gain over the unigram baseline that it has with warm-up.",
                 source=_SOURCE if own else "not in the paper",
-                found=f"{'. '.join(parts)}. The baseline is {number(found.unigram(groups[0].long))} nats. "
-                f"{caveat(curves)}".strip(),
+                found=f"{'. '.join(parts)}. The baseline is {number(found.unigram(groups[0].long))} nats.",
                 holds={f"rate {group.peak_lr:g}": is_essential(kept[group][family][1]) for group in groups},
             )
         )
@@ -158,7 +155,6 @@ def _on_length(groups: list[RateGroup], found: Trained) -> list[Claim]:
         value="the short one's last loss less the long one's, in nats",
         holds=costs,
         least=0.0,
-        beside=caveat(curves),
     )
     if low is high:
         return [matters]
@@ -174,7 +170,6 @@ def _on_length(groups: list[RateGroup], found: Trained) -> list[Claim]:
         value=f"the difference in last loss at rate {high.peak_lr:g} less that at {low.peak_lr:g}, in nats",
         holds={family: less(cost(high, family), cost(low, family)) for family in low.shorter_warmups()},
         least=0.0,
-        beside=caveat(curves),
     )
     return [matters, more]
 
@@ -196,7 +191,7 @@ def _summed_rate(config: Figure2Config, optimizer: str, found: Trained) -> Claim
         "learning rate that its schedule takes away: here the run with warm-up sums up "
         f"{_ratio(config.groups(optimizer)[0]):.1f} times as much.",
         source=_OURS,
-        found=f"{'. '.join(parts)}. {caveat(found.curves)}".strip(),
+        found=f"{'. '.join(parts)}.",
         holds=holds,
     )
 

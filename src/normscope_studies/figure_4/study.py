@@ -16,16 +16,15 @@ from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from ..translation.comparing import (
     bleu_of,
-    caveat,
     excess,
     finals,
     gain_kept,
     less,
     never,
-    sentences,
     several,
     sooner,
     updates_shares,
+    with_caveat,
 )
 from ..translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
 from ..translation.page import Legend, epochs_figure, findings, plain, rates_figure, shares_table
@@ -87,12 +86,12 @@ def claims(config: Figure4Config, found: Trained) -> list[Claim]:
         made += [*_of_pairings(config, found), *_of_square(config, of, found), *_over_rates(config, found)]
     if EN_DE in config.pairs:
         made.append(_on_en_de(config, found))
-    return made
+    return with_caveat(made, found.curves)
 
 
 def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
     """The paper drops Pre-LN's rate tenfold at epoch 8, and never Post-LN's: so it is compared on one decay too."""
-    paired, one_seed = config.pairings(DE_EN), caveat(found.curves)
+    paired = config.pairings(DE_EN)
     paper_s = [one for one in paired if one.schedules == PAPER_S]
     controlled = [one for one in paired if one.schedules != PAPER_S]
 
@@ -105,7 +104,7 @@ def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
             value=_SOONER,
             holds={setting: sooner(row) for setting, row in shares.items()},
             greatest=1.0,
-            beside=sentences(never(shares), one_seed),
+            beside=never(shares),
         )
 
     return [
@@ -117,7 +116,7 @@ def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
             value=_LESS,
             holds=_excesses(paired, found),
             greatest=COMPETITIVE_NATS,
-            beside=sentences(_bleus(paired, found), one_seed),
+            beside=_bleus(paired, found),
         ),
         faster(
             "Pre-LN is faster",
@@ -165,14 +164,14 @@ def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
         value=f"{_LESS}, and the {_SOONER}",
         holds=holds,
         greatest={setting: COMPETITIVE_NATS if setting.startswith("no higher") else 1.0 for setting in holds},
-        beside=sentences(_bleus(paired, found), never(shares), caveat(found.curves)),
+        beside=f"{_bleus(paired, found)} {never(shares)}".strip(),
     )
 
 
 def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]:
     """RAdam saves Post-LN, does little for Pre-LN, and matters less than the placement."""
     kept, difference = radam_keeps(config, of, found), excess(found.curves, of.pre_radam, of.pre_adam)
-    seen, rate, one_seed = effects(of, found.curves), f"rate {of.pre_adam.peak_lr:g}", caveat(found.curves)
+    seen, rate = effects(of, found.curves), f"rate {of.pre_adam.peak_lr:g}"
     losses = f"Last loss under RAdam without warm-up: {several(finals(found.curves, of.post_radam))} nats."
     return [
         claim(
@@ -183,7 +182,7 @@ def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]
             value="Adam has no certain gain with warm-up" if kept is None else "share of the gain",
             holds={rate: kept},
             least=MOST_OF_THE_GAIN,
-            beside=sentences(losses, one_seed),
+            beside=losses,
         ),
         claim(
             "RAdam changes little for Pre-LN",
@@ -193,7 +192,6 @@ def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]
             holds={rate: difference},
             least=-COMPETITIVE_NATS,
             greatest=COMPETITIVE_NATS,
-            beside=one_seed,
         ),
         claim(
             "the placement dominates the optimiser",
@@ -202,11 +200,8 @@ def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]
             value="by how much the placement's change is larger, in nats",
             holds={rate: seen.lead},
             least=0.0,
-            beside=sentences(
-                f"Pre-LN lowers it by {with_interval(seen.placement)} nats, RAdam by {with_interval(seen.optimizer)}, "
-                "each a mean over the other.",
-                one_seed,
-            ),
+            beside=f"Pre-LN lowers it by {with_interval(seen.placement)} nats, RAdam by "
+            f"{with_interval(seen.optimizer)}, each a mean over the other.",
         ),
     ]
 
@@ -231,7 +226,6 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
                 value=_LESS,
                 holds={f"rate {rates[-1]:g}": excess(found.curves, arms[PRE][-1], arms[POST][-1])},
                 greatest=0.0,
-                beside=caveat(found.curves),
             ),
             claim(
                 "Pre-LN needs less tuning of the rate",
@@ -241,7 +235,6 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
                 value="Pre-LN's sensitivity less Post-LN's, in nats",
                 holds={"De-En": less(sensitivities[PRE], sensitivities[POST])},
                 greatest=0.0,
-                beside=caveat(found.curves),
             ),
         ]
     return made
@@ -257,11 +250,8 @@ def _best_rates(config: Figure4Config, found: Trained) -> Claim:
         value=_LESS,
         holds={"De-En": excess(found.curves, pre, post)},
         greatest=COMPETITIVE_NATS,
-        beside=sentences(
-            f"Of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at {post.peak_lr:g} and Pre-LN "
-            f"at {pre.peak_lr:g}: the best of a few on the same validation text.",
-            caveat(found.curves),
-        ),
+        beside=f"Of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at {post.peak_lr:g} and "
+        f"Pre-LN at {pre.peak_lr:g}: the best of a few on the same validation text.",
     )
 
 

@@ -7,10 +7,9 @@ from typing import Any
 from normscope.compare.manifest import in_words
 from normscope.data.opening import open_documents
 from normscope.evidence.estimates import estimate, plain_estimate
-from normscope.measure import Estimate
 from normscope.report.chart import Panel, Series
 
-from ..engine.figures import curves, line
+from ..engine.figures import curves, line, measured
 from ..engine.page import StudyFigure, StudyTable, table
 from ..translation.config import PLACEMENTS
 from ..translation.page import shares_table
@@ -79,18 +78,15 @@ def _accuracy_panel(task: str, tuned: TunedTask, pretrained: PretrainingCurves) 
         own = [update for update in updates if (arm, update) in tuned.points]
         found = [estimate(tuned.points[arm, update].accuracies) for update in own]
         x: Sequence[float] = [place - _HALF_WIDTH, place, place + _HALF_WIDTH] if single else own
-        series.append(_with_intervals(arm.title, hue, x, found * 3 if single else found))
+        means, half_widths = ([float(getattr(one, part)) for one in found] for part in ("mean", "half_width"))
+        times = 3 if single else 1
+        series.append(measured(arm.title, hue, x, means * times, half_widths * times))
     ends = [-0.5, len(hues) - 0.5] if single else [float(updates[0]), float(updates[-1])]
     series.append(line("always the more frequent label", "claimed", -1, ends, tuned.majority))
     if not single:
         return Panel(title=title, xlabel="updates", ylabel="accuracy", series=series)
     ticks, xlabel = [PLACEMENTS[arm.placement] for arm in hues], f"pre-trained for {updates[0]:,} updates"
     return Panel(title=title, xlabel=xlabel, ylabel="accuracy", series=series, ticks=ticks)
-
-
-def _with_intervals(label: str, hue: int, x: Sequence[float], found: Sequence[Estimate]) -> Series:
-    y, low, high = ([float(getattr(one, edge)) for one in found] for edge in ("mean", "low", "high"))
-    return Series(label=label, kind="measured", hue=hue, x=list(x), y=y, low=low, high=high)
 
 
 def tables(config: Figure5Config, pretrained: PretrainingCurves, tuned: Mapping[str, TunedTask]) -> list[StudyTable]:

@@ -11,7 +11,7 @@ from ..engine.claims import claim
 from ..engine.page import Claim
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
-from ..translation.comparing import caveat, less, never, sentences, several, sooner
+from ..translation.comparing import less, never, several, sooner, with_caveat
 from . import ABOUT
 from .config import SCALES, Figure5Config, check_inputs
 from .page import conditions, data, figures, tables
@@ -37,7 +37,7 @@ def claims(
     config: Figure5Config, curves: PretrainingCurves, unigram: float, tuned: Mapping[str, TunedTask]
 ) -> list[Claim]:
     """(a) in three parts, then (b) and (c) where these tasks were fine-tuned."""
-    own, one_seed, large = config.pairs[0], caveat(curves), config.pairs[2].post
+    own, large = config.pairs[0], config.pairs[2].post
     ends = {arm: [curve.loss_nats[-1] for curve in runs] for arm, runs in curves.items()}
     needs_none = claim(
         "(a) Pre-LN does without warm-up",
@@ -46,7 +46,7 @@ def claims(
         value="Pre-LN's last loss less Post-LN's, in nats",
         holds={"each at its own rate": less(ends[own.pre], ends[own.post])},
         greatest=0.0,
-        beside=f"Last losses: Post-LN {several(ends[own.post])}, Pre-LN {several(ends[own.pre])}. {one_seed}".strip(),
+        beside=f"Last losses: Post-LN {several(ends[own.post])}, Pre-LN {several(ends[own.pre])}.",
     )
     reached = {pair.name: shares(pair, curves) for pair in config.pairs}
     faster = claim(
@@ -57,7 +57,7 @@ def claims(
         value="share of the updates after which Pre-LN reaches the loss that Post-LN ends at",
         holds={name: sooner(row) for name, row in reached.items()},
         greatest=1.0,
-        beside=sentences(never(reached), one_seed),
+        beside=never(reached),
     )
     last = [curve.nll_nats[-1] for curve in curves[large]]
     diverges = claim(
@@ -67,9 +67,11 @@ def claims(
         value=f"last masked-token losses at rate {large.peak_lr:g}, in nats: {several(last)}; the unigram baseline is "
         f"{number(unigram)}",
         holds={"at this depth and rate": diverged(curves[large], unigram)},
-        beside=one_seed,
     )
-    return [needs_none, faster, diverges, *(_ahead(config, task, one) for task, one in tuned.items())]
+    return [
+        *with_caveat([needs_none, faster, diverges], curves),
+        *(_ahead(config, task, one) for task, one in tuned.items()),
+    ]
 
 
 def diverged(runs: Sequence[PretrainingCurve], unigram: float) -> Answer:

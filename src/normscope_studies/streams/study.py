@@ -9,9 +9,9 @@ from normscope.evidence.estimates import plain_estimate
 from normscope.evidence.judging import Answer, holm
 from normscope.placement import named
 
-from ..engine.claims import claim
+from ..engine.claims import claim, post_needs_warmup
 from ..engine.figures import endings, rates
-from ..engine.ladders import Ladder, end_columns, trained_by
+from ..engine.ladders import Ladder, end_columns, gains_at_most, trained_by
 from ..engine.models import LOSS, training_conditions, trials
 from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
@@ -71,7 +71,8 @@ def claims(config: StreamsConfig, found: Sequence[StreamRuns]) -> list[Claim]:
                 )
             )
     for one in found:
-        new = [name for name in one.placements if name in config.placements]
+        new = {name: one.pairs[name] for name in one.placements if name in config.placements}
+        at_most = gains_at_most(new, edge, one.unigram_nats)
         made.append(
             claim(
                 f"the newer streams do without warm-up, {one.words}",
@@ -79,22 +80,12 @@ def claims(config: StreamsConfig, found: Sequence[StreamRuns]) -> list[Claim]:
                 "runs with warm-up.",
                 source="not in the sources; asked of all",
                 value="the loss without less that with warm-up, in nats",
-                holds={named(name).title: one.pairs[name].gain for name in new},
-                decided={named(name).title: answer for name, answer in _without_warmup(one, new, edge).items()},
+                holds={named(name).title: pair.gain for name, pair in new.items()},
+                decided={named(name).title: answer for name, answer in at_most.items()},
                 beside=f"Corrected by Holm over {len(new)} placements",
             )
         )
-    made.append(
-        claim(
-            "Post-LN needs its warm-up",
-            "Post-LN without warm-up ends higher than with it, each at its own best rate.",
-            source="Xiong et al. 2020, section 3.2",
-            value="the loss without less that with warm-up, in nats",
-            holds={one.words: one.pairs[POST].gain for one in found},
-            least=0.0,
-        )
-    )
-    return made
+    return [*made, post_needs_warmup({one.words: one.pairs[POST].gain for one in found})]
 
 
 def _kept(found: Sequence[StreamRuns], edge: float) -> tuple[dict[tuple[str, str], Answer], int]:
@@ -102,21 +93,11 @@ def _kept(found: Sequence[StreamRuns], edge: float) -> tuple[dict[tuple[str, str
     family = {}
     for one in found:
         for name, promise in PROMISES.items():
-            if name in one.pairs and _learned(one, name, BASE):
+            if name in one.pairs and any(one.pairs[each].learned(one.unigram_nats) for each in (name, BASE)):
                 low, high = (-math.inf, 0.0) if promise.ends == "lower" else (-edge, edge)
                 family[name, one.task] = (one.less_base(name), low, high)
     asked = [(name, one.task) for one in found for name in PROMISES if name in one.pairs]
     return {**dict.fromkeys(asked), **holm(family)}, len(family)
-
-
-def _without_warmup(one: StreamRuns, names: Sequence[str], edge: float) -> dict[str, Answer]:
-    """Whether each gains at most so much from a warm-up, all judged together."""
-    family = {name: (one.pairs[name].gain, -math.inf, edge) for name in names if _learned(one, name)}
-    return {**dict.fromkeys(names), **holm(family)}
-
-
-def _learned(one: StreamRuns, *names: str) -> bool:
-    return any(one.pairs[name].learned(one.unigram_nats) for name in names)
 
 
 def figures(found: Sequence[StreamRuns]) -> list[StudyFigure]:
@@ -148,15 +129,11 @@ def figures(found: Sequence[StreamRuns]) -> list[StudyFigure]:
 
 
 def _endings(one: StreamRuns) -> StudyFigure:
-    names = one.placements[::-1]
-    best, worst, base = (one.pairs[name].better.mean_nats for name in (names[-1], names[0], BASE))
     return endings(
         one.task,
-        {named(name).title: one.pairs[name] for name in names},
-        {"Pre-LN, mean of its better warm-up": base},
+        {named(name).title: one.pairs[name] for name in one.placements},
+        {"Pre-LN, mean of its better warm-up": one.pairs[BASE].better.mean_nats},
         told="Last validation loss of every placement",
-        desc=f"From {named(names[-1]).title} at {best:.3f} nats to {named(names[0]).title} at {worst:.3f}; Pre-LN at "
-        f"{base:.3f}.",
     )
 
 

@@ -1,8 +1,8 @@
 """Arms compared seed by seed: runs of one seed share their initial weights and the order of their batches."""
 
 import math
-from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from typing import Any
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
@@ -11,6 +11,7 @@ from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.report.words import number, span
 
+from ..engine.page import Claim
 from .config import TranslationArm
 from .runs import ArmCurves
 
@@ -127,11 +128,6 @@ def never(shares: Mapping[str, Sequence[float | None]]) -> str:
     return f"Never, by seeds: {'; '.join(words)}." if words else ""
 
 
-def sentences(*parts: str) -> str:
-    """One after the other, without those that are empty."""
-    return " ".join(filter(None, parts))
-
-
 def lr_sensitivity_of(arms: Sequence[TranslationArm], curves: ArmCurves) -> Sensitivity:
     """Of the last loss over the rates of arms that differ in their rate alone: as `measure.lr_sensitivity`.
 
@@ -158,6 +154,9 @@ def bleu_of(arm: TranslationArm, curves: ArmCurves) -> str:
     return several([curve.final_bleu for curve in curves[arm]], 1)
 
 
-def caveat(curves: Mapping[Any, Sized]) -> str:
-    """A sentence where there is one seed of each arm; else empty."""
-    return "One seed has no interval, and decides nothing." if len(next(iter(curves.values()))) == 1 else ""
+def with_caveat(claims: Iterable[Claim], curves: Mapping[Any, Sized]) -> list[Claim]:
+    """The claims; where there is one seed of each arm, each says that this decides nothing."""
+    made, said = list(claims), "One seed has no interval, and decides nothing."
+    if len(next(iter(curves.values()))) > 1:
+        return made
+    return [replace(one, found=f"{one.found.removesuffix('.')}. {said}") for one in made]
