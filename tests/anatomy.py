@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_136,
-    "lines of normscope": 68_518,
+    "lines": 86_138,
+    "lines of normscope": 68_520,
     "files": 547,
     "import lines, %": 6.74,
     "public nouns": 849,

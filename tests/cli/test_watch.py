@@ -90,7 +90,7 @@ def test_runs_that_are_over_need_no_waiting(
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
     assert watched(str(first), monkeypatch=monkeypatch) == 0
     captured = capsys.readouterr()
-    assert "1 finished; all 1 runs: update 8/8" in captured.out
+    assert "1 finished; 1 run: update 8/8" in captured.out
     assert "no longer watched" not in captured.err
 
 
@@ -153,8 +153,7 @@ def test_the_end_of_all_runs_is_said_by_the_clock(tmp_path: Path, monkeypatch: p
     now, later = time.localtime(1_700_000_000.0), time.localtime(1_700_000_240.0)
     wanted = time.strftime("at %H:%M" if now[:3] == later[:3] else "on %Y-%m-%d at %H:%M", later)
     assert (
-        said_of_all([state])
-        == f"1 running; all 1 runs: update 40/100, 0.25 updates/s, about 4 min 00 s left, ends {wanted}"
+        said_of_all([state]) == f"1 running; 1 run: update 40/100, 0.25 updates/s, about 4 min 00 s left, ends {wanted}"
     )
     assert verb._at(3 * 86_400.0).startswith("on 2023-11-1")
 

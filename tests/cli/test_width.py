@@ -1,5 +1,6 @@
-"""What verbs print that train nothing: within the terminal's columns, uncut, also where it has ASCII alone."""
+"""What every verb prints: within the terminal's columns, uncut, also where it has ASCII alone."""
 
+import io
 import json
 import math
 import os
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import forked
-from normscope.cli.main import main
-from tiny import finish
+from faults.desk import lay_out
+from normscope.cli.main import _HOMES, main
+from tiny import finish, options
+from tuned import PRETRAINING
 
 LINES = (
     "",
@@ -20,8 +23,8 @@ LINES = (
     "placements --long",
     "placements show deepnorm ngpt",
     "choose",
-    "choose pre-ln",
-    "choose all --blocks 24 --width 1024 --optimizer muon --tokens 5e9",
+    "choose pre-ln --long",
+    "choose all --blocks 24 --width 1024 --optimizer muon --tokens 5e9 --long",
     "predict",
     "predict pre-ln post-ln --blocks 48 --update adam --rate 1e-3",
     "predict independent-hyper-connections residual --stack encoder-decoder --blocks 2",
@@ -30,6 +33,35 @@ LINES = (
     "doctor --log trainer_state.json",
     "train --dry-run --set data.toy_pairs=300",
 )
+SMALL = shlex.join(options("train.duration=2", "train.validate_every=1", "data.toy_pairs=100", "data.max_tokens=128"))
+PLAIN = [setting for setting in PRETRAINING[1:] if "masked" not in setting]
+TEXT = shlex.join(word for setting in (*PLAIN, 'data.corpus="documents"') for word in ("--set", setting))
+TRAINED = (
+    f"train --run trained {SMALL}",
+    "data documents documents --train desk/text.txt --vocabulary-size 120",
+    f"train --run text --set task=language-model {TEXT}",
+    "evaluate trained --beam 1",
+    "translate trained --beam 1",
+    "generate text --tokens 8 --prompt the",
+    "report trained",
+    "watch trained --once",
+    "doctor trained --no-advice",
+    "doctor --log trained",
+    f"compare --out grid --arms post-ln:0,pre-ln:2 --peak-lr 3e-3 --processes 1 {SMALL}",
+    "watch grid --once",
+    "report grid",
+    f"tune --out trials --placement pre-ln --trials 5 --peak-lr 1e-3:1e-2 --processes 1 {SMALL}",
+    "data prepare pairs --train desk/train.de desk/train.en --languages de en --vocabulary-size 120",
+    "finetune desk/pre --task desk/pairs.tsv --out tuned --batch-sizes 16 --rates 1e-3 --epochs 1 --seeds 1",
+    "export desk/pre out/exported-COLUMNS",
+    "import desk/bert out/imported-COLUMNS",
+    "convert-placement desk/pre out/placed-COLUMNS --placement pre-ln",
+    "study lemmas --scale smoke --out study --set seeds=2 --set blocks=2 --set width=8 --set tokens=4 --set vectors=5 "
+    "--set singular_width=8",
+)
+"""Verbs that work with models, on two updates of a tiny one; what one has made is there for the next."""
+ELSEWHERE = ("demo", "transplant")
+"""The demonstration takes a minute and ends as compare does; tests/transplant/test_saved.py looks at the other."""
 
 
 def assert_fits(line: str, printed: list[str], columns: int) -> None:
@@ -65,8 +97,10 @@ def say_all(folder: Path, lines: tuple[str, ...], columns: str) -> None:
     """Print what is said for each of the lines, and its exit code."""
     os.chdir(folder)
     os.environ["COLUMNS"] = columns
-    with open(1, "w", encoding="ascii", closefd=False) as ascii_alone, redirect_stdout(ascii_alone):
+    ascii_alone = open(1, "w", encoding="ascii", closefd=False)  # noqa: SIM115
+    with ascii_alone, redirect_stdout(ascii_alone), forked.pool_forks():
         for line in lines:
+            sys.stdin = io.TextIOWrapper(io.BytesIO(b"ein hund\n"))
             sys.argv = ["normscope", *shlex.split(line.replace("COLUMNS", columns))]
             code: object = 0
             try:
@@ -76,8 +110,31 @@ def say_all(folder: Path, lines: tuple[str, ...], columns: str) -> None:
             print(f"\n==== {code}")
 
 
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verbs")
+    for name in ("text.txt", "pre", "pairs.tsv", "bert"):
+        lay_out(folder / "desk", name)
+    return folder
+
+
+@pytest.mark.sampled(one_in=2)
+@pytest.mark.parametrize("columns", [80, 120])
+def test_what_is_said_of_trainings_keeps_to_them_too(columns: int, desk: Path) -> None:
+    heard = [*said(desk, TRAINED[:10], columns), *said(desk, TRAINED[10:], columns)]
+    for line, (code, printed) in zip(TRAINED, heard, strict=True):
+        assert code == "0", line
+        assert list(filter(None, printed)), line
+        if not line.startswith("translate"):  # a sentence has a line, whatever its length
+            assert_fits(line, printed, columns)
+
+
+def test_every_verb_is_looked_at() -> None:
+    assert {line.split()[0] for line in (*LINES[1:], *TRAINED)} == set(_HOMES) - {*ELSEWHERE}
+
+
 def test_an_empty_section_is_not_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["normscope", "choose", "pre-ln"])
+    monkeypatch.setattr(sys, "argv", ["normscope", "choose", "pre-ln", "--long"])
     with pytest.raises(SystemExit):
         main()
     said = capsys.readouterr().out

@@ -126,22 +126,22 @@ SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
                 *(row("post-ln", 0, 1.2, 1.3), row("post-ln", 9, 1.0, 1.1)),
                 *(row("pre-ln", 0, 5.0, 5.0), row("pre-ln", 9, 1, 1)),
             ],
-            ": these runs differ on Pre-LN and cannot say for Post-LN, which learned without warm-up too (a higher "
+            ": these runs differ on Pre-LN; they cannot say for Post-LN, which learned without warm-up too (a higher "
             "rate may need it).",
         ),
         (
             [row("post-ln", 0, 1.2, 1.3), row("post-ln", 9, 5.0, DIVERGED)],
-            ": these runs differ on Post-LN and cannot say for Pre-LN, which was not compared.",
+            ": these runs differ on Post-LN; they cannot say for Pre-LN, which was not compared.",
         ),
         (
             [row("pre-ln", 9, 1.0, 1.0), row("post-ln", 0, 5.0, 5.0), row("post-ln", 900, 1.0, 1.0)],
-            ": these runs cannot say for Post-LN, which has runs without a result, or seeds that disagree and cannot "
-            "say for Pre-LN, which was not trained without warm-up.",
+            ": these runs cannot say for Post-LN, which has runs without a result, or seeds that disagree; they "
+            "cannot say for Pre-LN, which was not trained without warm-up.",
         ),
         (
             [row("post-ln", 0, 5.0), row("post-ln", 9, DIVERGED), row("pre-ln", 0, 6.0)],
-            ": these runs cannot say for Post-LN, which did not learn with the warm-up tried either and cannot say for "
-            "Pre-LN, which did not learn without warm-up and was not trained with it.",
+            ": these runs cannot say for Post-LN, which did not learn with the warm-up tried either; they cannot "
+            "say for Pre-LN, which did not learn without warm-up and was not trained with it.",
         ),
         (
             [row("deepnorm", 0, 1.0, 1.0), row("peri-ln", 0, 1.0, 1.0)],
@@ -155,7 +155,7 @@ SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
                 *(row("pre-ln", 0, 1.0, 1.0, setting="rate 3e-3"), row("pre-ln", 0, 5.0, 5.0, setting="rate 1e-4")),
                 *(row("pre-ln", 9, 1.0, 1.0, setting=rate) for rate in ("rate 3e-3", "rate 1e-4")),
             ],
-            ": these runs agree on Post-LN at rate 3e-3 and Pre-LN at rate 3e-3 and differ on Pre-LN at rate 1e-4.",
+            ": these runs agree on Post-LN at rate 3e-3 and Pre-LN at rate 3e-3; they differ on Pre-LN at rate 1e-4.",
         ),
     ],
 )  # fmt: skip

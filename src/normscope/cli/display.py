@@ -84,7 +84,8 @@ def whole(states: Sequence["CellState[Any]"]) -> str:
     from ..compare.state import outlook
 
     found = outlook(states)
-    parts = [f"all {len(states)} runs: update {_out_of(found.update, found.updates)}"]
+    every = f"all {len(states)} runs" if len(states) > 1 else "1 run"
+    parts = [f"{every}: update {_out_of(found.update, found.updates)}"]
     if found.updates_per_second is not None:
         parts.append(f"{found.updates_per_second:.3g} updates/s")
     if found.seconds_left is not None:

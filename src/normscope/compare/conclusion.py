@@ -78,7 +78,7 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
             clauses.append(f"{_WORDS[None]} {named(name).title}, which {reasons}")
     few = any(view.least_seeds == 1 for view in views if view.answer is not None)
     better = [words for name, needed in NEEDS_WARMUP.items() if not needed for words in _better(configurations, name)]
-    said = f"{_SAID}: {'as far as one seed can say, ' if few else ''}these runs {joined(clauses)}{nothing}"
+    said = f"{_SAID}: {'as far as one seed can say, ' if few else ''}these runs {'; they '.join(clauses)}{nothing}"
     return f"{'; '.join([said, *better])}."
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..compare.state import BesideRuns
 from ..errors import UserError
 from ..measure import Summary
+from ..report.words import counted
 from ..runs.claiming import refuse_other_configuration
 from ..runs.config import replaced, resolve
 from ..tasks.pair_classification import PairRunConfig
@@ -35,7 +36,7 @@ class TuningSetting:
     @property
     def words(self) -> str:
         """For a sentence."""
-        return f"batch {self.batch_sequences}, rate {self.peak_lr:g}, {self.epochs} epochs"
+        return f"batch {self.batch_sequences}, rate {self.peak_lr:g}, {counted(self.epochs, 'epoch')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
