@@ -1,7 +1,9 @@
 """The placement nearest to a formula that none has, and what is said to be other in it."""
 
 import pytest
+import torch
 
+import normscope
 from doctor.bugs import both, one_block_of
 from doctor.wired import Model, Stack, patient, post, pre
 from normscope.doctor.lint.nearest import nearest
@@ -37,6 +39,20 @@ def test_a_skip_from_another_value_is_a_norm_on_the_skip():
     looked_at = patient(Model(lambda: Stack(lambda x, f, norm: norm(x) + f(norm(x)), pre, final=1)))
     found = nearest(looked_at.stacks[0], shape_of(looked_at.stacks, 0))
     assert any("with a norm on the s" in edit for one in found.differences for edit in one.edits)
+
+
+def test_a_model_whose_sums_are_overlooked_is_not_called_healthy():
+    """TimeSformer's attentions are added to tokens that are cut apart and put together anew."""
+    transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+    model = transformers.TimesformerModel(
+        transformers.TimesformerConfig(**sizes, image_size=32, patch_size=16, num_frames=2)
+    )
+    found = normscope.diagnose(model, torch.randn(2, 2, 3, 32, 32), advise=False)
+    # Of a block's 13 matrices of 32 × 32 it is the 9 of both attentions and of the map behind the first.
+    (note,) = [one for one in found.findings if one.id == "unknown-wiring"]
+    assert "69 % of the entries of the blocks' matrices belong to no sub-layer whose sum" in note.message
+    assert found.verdict == Health.UNKNOWN
 
 
 def test_a_model_whose_formula_is_unknown_is_not_called_healthy():

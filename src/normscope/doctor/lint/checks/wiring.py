@@ -54,14 +54,15 @@ def unknown_wiring(patient: Patient) -> Iterator[Fault]:
 
 
 _OVERLOOKED = 0.2
-"""Of the entries of the blocks' matrices: what may belong to a router, to a gate or to positions of queries and keys."""
+"""Of the entries of the blocks' matrices: as many may belong to a router, a gate or positions of queries and keys."""
 
 
 def _without_a_sum(patient: Patient) -> Iterator[Fault]:
     """Matrices of the blocks that the pass uses, and that belong to no sub-layer whose sum was found."""
     known = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     known.update(patient.observed.unused_parameters)
-    for path in dict.fromkeys(stack.name for stack in patient.stacks if stack.name):
+    # Where the stream is lost in every block, each is a stack of its own.
+    for path in dict.fromkeys(re.sub(r"\.\d+$", "", stack.name) for stack in patient.stacks if stack.name):
         blocks = re.compile(rf"{re.escape(path)}\.\d+\.")
         matrices = {
             name: weight.numel()
@@ -73,8 +74,8 @@ def _without_a_sum(patient: Patient) -> Iterator[Fault]:
         if entries > _OVERLOOKED * sum(matrices.values()):
             yield Fault(
                 where=listed(overlooked),
-                message=f"{entries / sum(matrices.values()):.0%} of the entries of the blocks' matrices belong to no "
-                "sub-layer whose sum with the stream was found: how these are joined to it is not known",
+                message=f"{100 * entries / sum(matrices.values()):.0f} % of the entries of the blocks' matrices belong "
+                "to no sub-layer whose sum with the stream was found: how these are joined to it is not known",
                 fix="look at these sums by eye; where the stream is cut or reshaped before them, add to it as it is",
             )
 
