@@ -66,7 +66,7 @@ class NormScopeTrainerCallback(TrainerCallback):
             wanted = control.should_log
             handler = self._trainer.callback_handler
             told = handler.callbacks
-            printing = [one for one in told if isinstance(one, PrinterCallback | ProgressCallback)]
+            printing: list[Any] = [one for one in told if isinstance(one, PrinterCallback | ProgressCallback)]
             handler.callbacks = [one for one in told if one not in printing]
             try:
                 self._trainer.log(dict(self._values))
