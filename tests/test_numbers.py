@@ -40,7 +40,7 @@ def test_changed_digits_are_noticed() -> None:
                 measured += 1
                 values += bool(list(wrong_in([one._replace(token=other)], [(other, rows[place][1])])))
     assert count > 4000
-    assert measured > 3000
+    assert measured > 2500
     assert texts == count
     assert values >= 0.98 * measured
 
