@@ -284,7 +284,7 @@ _WRAPPED = ("remark", "this model is", "optimiser")
 """Columns of words; numbers with their intervals are read as one."""
 
 
-def choice_view(choice: EvidenceForModel, *, tables: bool = True) -> RenderableType:
+def choice_view(choice: EvidenceForModel, *, tables: bool = False) -> RenderableType:
     """The parts below the case: all of them, or without `tables` what we would do and why."""
     title = Text(f"Placement, learning rate and warm-up for: {choice.case}", style="bold")
     if tables:
