@@ -114,7 +114,7 @@ def test_the_exponent_of_the_change_stands_beside_the_others():
         ("pre-ln", {"dropout": 0.1}, "without dropout"),
         ("pre-ln", {"norm": "dyt"}, "not through dyt"),
         ("attn-res", {}, "a query that the first update moves"),
-        ("pre-ln", {"stack": "decoder", "tokens": 65}, "up to 64 of them, got 65"),
+        ("pre-ln", {"stack": "decoder", "tokens": 65}, "token by token, up to 64, got 65"),
     ],
 )
 def test_where_theory_stops(placement, changes, message):
