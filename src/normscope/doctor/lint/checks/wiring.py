@@ -60,6 +60,8 @@ _OVERLOOKED = 0.2
 def _without_a_sum(patient: Patient) -> Iterator[Fault]:
     """Matrices of the blocks that the pass uses, and that belong to no sub-layer whose sum was found."""
     known = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}
+    if not known:  # Where the structure alone is read, nothing was measured.
+        return
     known.update(patient.observed.unused_parameters)
     # Where the stream is lost in every block, each is a stack of its own.
     for path in dict.fromkeys(re.sub(r"\.\d+$", "", stack.name) for stack in patient.stacks if stack.name):
