@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_168,
-    "lines of normscope": 68_550,
+    "lines": 86_165,
+    "lines of normscope": 68_547,
     "files": 547,
     "import lines, %": 6.74,
     "public nouns": 849,

@@ -58,28 +58,25 @@ def measured_in(
     update_tokens: int,
     text: str,
     unigram_nats: float | None,
-    blocks: int | list[int] | None = None,
-    width: int | list[int] | None = None,
+    blocks: int | None = None,
+    width: int | None = None,
     part: str = "",
 ) -> EvidenceSetting:
     """Where a result, or a part of it, was measured.
 
-    update_tokens: of one update, at most. text: the corpus's folder. blocks, width: a number, or all that there were;
-    None for those of the result's settings. part: tells it from the other settings of the same result.
+    update_tokens: of one update, at most. text: the corpus's folder. blocks, width: None for those of
+    the result's settings. part: tells it from the other settings of the same result.
     """
-
-    def ends(sizes: int | list[int]) -> tuple[int, int]:
-        several = [sizes] if isinstance(sizes, int) else sizes
-        return min(several), max(several)
-
+    depth = data["settings"]["blocks"] if blocks is None else blocks
+    size = data["settings"]["width"] if width is None else width
     return EvidenceSetting(
         name=f"{name}, {part}" if part else name,
         result=name,
         title=data["title"],
         created=data["created"],
         model=model,
-        blocks=ends(data["settings"]["blocks"] if blocks is None else blocks),
-        width=ends(data["settings"]["width"] if width is None else width),
+        blocks=(depth, depth),
+        width=(size, size),
         tokens=updates * update_tokens,
         updates=updates,
         text=text.rpartition("/")[2],
