@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import lru_cache
 from pathlib import Path
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -42,6 +42,8 @@ def _half_precision_runs() -> bool:
 if _CPUINFO.is_file() and "amx_tile" in _CPUINFO.read_text() and "ONEDNN_MAX_CPU_ISA" not in os.environ:
     os.environ["ONEDNN_MAX_CPU_ISA"] = "DEFAULT" if _half_precision_runs() else "AVX512_CORE_FP16"
 
+PLACEMENTS_ONE_IN = 7
+"""Of the cases of a test over the registry; no multiple of the two to four cases that some have of each placement."""
 SHARED = Path(os.environ.get("NORMSCOPE_SHARED", Path(__file__).parents[2] / "shared"))
 
 
@@ -55,20 +57,35 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what `make test-all` alone runs; of a sampled test at least one case stays, the same in every run."""
+    """Leaves out what `make test-all` alone runs; of a sampled test at least one case stays, the same in every run.
+
+    Tests over the whole registry are sampled too, each at placements of its own, so that all of them together take
+    every placement many times.
+    """
     if config.getoption("--whole"):
         return
-    kept, left_out = [], []
-    cases: Counter[str] = Counter()
+    tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        sampled = item.get_closest_marker("sampled")
-        test = item.nodeid.partition("[")[0]
-        number = cases[test]
-        cases[test] += 1
-        stays = item.get_closest_marker("thorough") is None and (not sampled or number % sampled.kwargs["one_in"] == 0)
-        (kept if stays else left_out).append(item)
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = kept
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = set()
+    for test, cases in tests.items():
+        sampled = cases[0].get_closest_marker("sampled")
+        one_in, first = sampled.kwargs["one_in"] if sampled else 1, 0
+        if not sampled and _over_the_registry(cases):
+            one_in, first = PLACEMENTS_ONE_IN, crc32(test.rpartition("/")[2].encode()) % PLACEMENTS_ONE_IN
+        kept |= {item for item in cases[first::one_in] if item.get_closest_marker("thorough") is None}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def _over_the_registry(cases: list[pytest.Item]) -> bool:
+    """Whether a test has cases of nearly every placement."""
+    if len(cases) < 40:
+        return False
+    from normscope.placement import registered
+
+    values = {v for case in cases for v in case.callspec.params.values() if isinstance(v, str)}  # type: ignore[attr-defined]
+    return len(values & registered().keys()) >= 0.9 * len(registered())
 
 
 @pytest.hookimpl(wrapper=True)

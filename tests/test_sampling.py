@@ -7,27 +7,40 @@ from pathlib import Path
 import pytest
 
 import forked
+from normscope.placement import registered
 from tiny import finish
 
 HERE = Path(__file__).parent
 
 
-def collected(*options: str) -> list[str]:
-    code, out, err = finish(forked.call(collect, options))
+def collected(*words: str) -> list[str]:
+    code, out, err = finish(forked.call(collect, words))
     assert code == 0, out + err
     return [line for line in out.splitlines() if "::" in line]
 
 
-def collect(options: tuple[str, ...]) -> None:
+def collect(words: tuple[str, ...]) -> None:
     """As `python -m pytest`, which finds the package imported already."""
     os.chdir(HERE)
     quietly = ["-n", "0", "-p", "no:cacheprovider", "--collect-only", "-q"]
     quietly += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    sys.exit(pytest.main([*quietly, "train/replicas/test_bits.py", *options]))
+    sys.exit(pytest.main([*quietly, *words]))
 
 
 def test_a_sample_has_every_test_and_the_whole_every_case():
-    sample, whole = collected(), collected("--whole")
+    sample, whole = (collected("train/replicas/test_bits.py", *options) for options in ((), ("--whole",)))
     assert set(sample) < set(whole)
     assert {case.partition("[")[0] for case in sample} == {case.partition("[")[0] for case in whole}
-    assert sample == collected()
+    assert sample == collected("train/replicas/test_bits.py")
+
+
+def test_of_the_registry_each_test_takes_a_sample_and_all_of_them_every_placement():
+    sample, whole = (collected("model", "placement", *options) for options in ((), ("--whole",)))
+    assert set(sample) < set(whole)
+    assert {case.partition("[")[0] for case in sample} == {case.partition("[")[0] for case in whole}
+    over_all = [case for case in whole if case.endswith("[zaya]")]
+    assert over_all
+    tests = {case.partition("[")[0] for case in over_all}
+    per_test = {test: [case for case in sample if case.startswith(f"{test}[")] for test in tests}
+    assert all(0 < len(cases) < len(registered()) / 4 for cases in per_test.values())
+    assert {case.partition("[")[2][:-1] for cases in per_test.values() for case in cases} >= registered().keys()
