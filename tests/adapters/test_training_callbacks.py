@@ -179,6 +179,7 @@ def by_hand(batch: dict[str, Tensor] | None) -> tuple[nn.Module, Measured]:
     return model, measured
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("batch", [None, given()], ids=["each update's batch", "one batch"])
 @pytest.mark.parametrize("library", [by_trainer, by_lightning])
 def test_both_libraries_log_what_a_loop_of_ones_own_measures(library: Any, batch: Any, tmp_path: Path) -> None:

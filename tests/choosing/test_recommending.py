@@ -17,6 +17,7 @@ GPT = ModelToTrain(model="decoder-only", blocks=12, width=768, optimizer="adamw"
 SMALL = ModelToTrain(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5)
 
 
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_answer_begins_with_three_lines(case: ModelToTrain) -> None:
     choice = choose(case)

@@ -32,6 +32,7 @@ def study(monkeypatch, capsys):
     return call
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("name", TINY)
 def test_a_study_from_the_command_line(study, tmp_path: Path, name: str):
     sets = [word for setting in TINY[name] for word in ("--set", setting)]

@@ -41,6 +41,7 @@ def log_probs(model: EncoderDecoder, source: Tensor, inputs: list[int]) -> Tenso
 
 
 class TestFairseq:
+    @pytest.mark.sampled(one_in=4)
     @pytest.mark.parametrize("length_penalty", ["0.6", "1.0", "1.2"])
     @pytest.mark.parametrize("name", FIXTURES)
     def test_every_hypothesis_and_score(self, shared, name, length_penalty):
@@ -66,6 +67,7 @@ class TestFairseq:
         assert [h.tokens for h in hypotheses] == [arrays[f"beam:1.0:{s}:{rank}"].tolist() for rank in range(5)]
 
 
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("seed", range(4))
 def test_greedy_equals_a_loop_without_caches(seed):
     model = tiny(seed)
@@ -100,6 +102,7 @@ def test_a_beam_of_everything_finds_everything_in_order(length_penalty):
     assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-5)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("seed", "beam"), [(0, 1), (1, 4), (2, 4)])
 def test_together_equals_one_by_one(seed, beam):
     model = tiny(seed)

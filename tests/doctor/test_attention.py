@@ -57,6 +57,7 @@ def test_right_attention_is_silent(change, fused):
     assert said(judged(model(change, fused=fused))) == []
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize(
     ("change", "rule", "severity", "told"),
@@ -110,6 +111,7 @@ def lost(x: Tensor, f: F, norm: F) -> Tensor:
     return f(norm(x))
 
 
+@pytest.mark.sampled(one_in=5)
 @pytest.mark.parametrize("length", [9, 16])
 @pytest.mark.parametrize("places", [(), (1,), (0, 1, 2)])
 def test_cross_attention_without_its_sum(places, length):

@@ -13,7 +13,7 @@ from normscope.adapters.hugging_face_small import BLOCKS, WIDTH, small_model
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
-pytestmark = pytest.mark.sampled(one_in=4)
+pytestmark = pytest.mark.sampled(one_in=12)
 
 FAMILIES = {
     "deepseek_v4": ("mhc", "x ← expand(F(norm(collapse(x)))) + connect(x)"),

@@ -11,7 +11,7 @@ from normscope.doctor import Stack, find_stacks
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.report.words import placement_words, summary
 
-pytestmark = pytest.mark.sampled(one_in=4)
+pytestmark = pytest.mark.sampled(one_in=12)
 
 
 def assert_known(found: list[Stack], case: Case) -> None:

@@ -13,7 +13,7 @@ from doctor.corpus_x_transformers import X_TRANSFORMERS
 from doctor.looked import EVERY
 from normscope.doctor.find.search import streams_in
 
-pytestmark = pytest.mark.sampled(one_in=4)
+pytestmark = pytest.mark.sampled(one_in=12)
 
 HIDDEN = {"output_hidden_states": True}
 OF_ONE_CLASS = ("default", "encoder-decoder", "rotary_pos_emb", "rel_pos_bias", "layer_dropout")

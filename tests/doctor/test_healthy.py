@@ -14,7 +14,7 @@ from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.placement import registered
 from placement.expected import described, expected
 
-pytestmark = pytest.mark.sampled(one_in=4)
+pytestmark = pytest.mark.sampled(one_in=12)
 
 VOCABULARY = 20
 

@@ -9,7 +9,7 @@ import normscope
 from normscope.adapters.hugging_face_inputs import sample
 from normscope.adapters.hugging_face_small import small_model
 
-pytestmark = pytest.mark.sampled(one_in=4)
+pytestmark = pytest.mark.sampled(one_in=12)
 
 FAMILIES = (
     "deepseek_v4",

@@ -97,6 +97,7 @@ def multiplied(weight: str, factor: float, join=pre):
     return model
 
 
+@pytest.mark.sampled(one_in=7)
 @pytest.mark.parametrize("block", range(5))
 @pytest.mark.parametrize("factor", [0.1, 10.0])
 @pytest.mark.parametrize("weight", ["f.0.value.weight", "f.0.last.weight", "f.1.0.weight", "norms.1.weight"])
@@ -146,6 +147,7 @@ def test_an_output_of_one_block_is_named_where_its_weights_are_as_the_others(siz
     assert any("block 2" in one.message and "adds to the stream" in one.message for one in found) == named
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "placement", ["depth-scaled", "keel-pre-first", "siamese-norm-hybrid", "x0-residual", "deepnorm"]
 )

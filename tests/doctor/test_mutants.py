@@ -20,7 +20,7 @@ def test_the_bases_are_healthy(base):
     assert [one for one in diagnosed(drawn(base)) if one.severity != "info"] == []
 
 
-@pytest.mark.sampled(one_in=12)
+@pytest.mark.sampled(one_in=36)
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NOT_YET])
 def test_a_mutant_is_found_with_its_block(kind, base):

@@ -11,7 +11,7 @@ from normscope.adapters.hugging_face_small import BLOCKS, small_model
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
-pytestmark = pytest.mark.sampled(one_in=4)
+pytestmark = pytest.mark.sampled(one_in=12)
 
 SURE = {
     "inkling2_text": set(),

@@ -6,7 +6,7 @@ from torch import nn
 
 from normscope.doctor.observe.examine import examined
 
-pytestmark = pytest.mark.sampled(one_in=3)
+pytestmark = pytest.mark.sampled(one_in=6)
 
 VOCABULARY, WIDTH, TOKENS = 11, 16, 6
 

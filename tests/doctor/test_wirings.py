@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from normscope.doctor import Stack, find_stacks
 
-pytestmark = pytest.mark.sampled(one_in=4)
+pytestmark = pytest.mark.sampled(one_in=8)
 
 WIDTH = 16
 F = Callable[[Tensor], Tensor]

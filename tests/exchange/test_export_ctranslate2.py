@@ -20,7 +20,7 @@ from normscope.tasks.words import Words, of_codec
 from stacks import small_model
 from tiny import tiny
 
-pytestmark = pytest.mark.sampled(one_in=3)
+pytestmark = pytest.mark.sampled(one_in=6)
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs CTranslate2 (the `ctranslate2` extra)")
 

@@ -18,7 +18,7 @@ from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.tasks.words import Words
 from stacks import perturbed
 
-pytestmark = pytest.mark.sampled(one_in=3)
+pytestmark = pytest.mark.sampled(one_in=6)
 
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
 

@@ -16,7 +16,7 @@ from normscope.exchange.verbs import export_run, import_run, re_place_run
 from normscope.model import LanguageModel, Layout
 from normscope.runs.trained import load_run
 
-pytestmark = pytest.mark.sampled(one_in=3)
+pytestmark = pytest.mark.sampled(one_in=6)
 
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
 

@@ -85,6 +85,7 @@ def assert_within_the_interval(found: Estimate, expected: list[float] | float) -
     assert np.all(np.abs(found.mean - expected) < factor * found.half_width + 0.01 * found.mean)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_pre_ln_stream_and_dilution(setting):
     found, expected = measured("pre-ln", setting), prediction("pre-ln", setting)
@@ -100,6 +101,7 @@ def test_pre_ln_stream_and_dilution(setting):
     assert total == pytest.approx(1, abs=0.03)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_post_ln_stream(setting):
     found, expected = measured("post-ln", setting), prediction("post-ln", setting)

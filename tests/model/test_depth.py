@@ -13,7 +13,7 @@ from normscope.model.profiling import profile
 from normscope.placement import StackShape, named, registered
 from stacks import SOURCE_LENGTHS, TARGET_LENGTHS, cotangent, perturbed, random_tokens, small_model
 
-pytestmark = pytest.mark.sampled(one_in=3)
+pytestmark = pytest.mark.sampled(one_in=12)
 
 DEEP, TOKENS, WIDTH, HEADS = 1000, [5, 3], 64, 4
 STATE_BYTES = sum(TOKENS) * WIDTH * 4

@@ -20,7 +20,7 @@ from normscope.runs.trained import load_run
 from normscope.train import Interrupted, RunFolder
 from tiny import SHORT, result, tiny
 
-pytestmark = pytest.mark.sampled(one_in=2)
+pytestmark = pytest.mark.sampled(one_in=4)
 
 CONTROLLED = (
     *SHORT,

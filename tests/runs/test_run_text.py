@@ -108,6 +108,7 @@ def assert_mistake(called: tuple[int, str, str], *parts: str) -> None:
         assert part in err
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("task", TASKS)
 def test_a_stopped_run_goes_on_exactly(task: str, whole: dict[str, Path], tmp_path: Path) -> None:
     def interrupt(event: dict[str, object]) -> None:
@@ -121,6 +122,7 @@ def test_a_stopped_run_goes_on_exactly(task: str, whole: dict[str, Path], tmp_pa
     assert result(tmp_path / "run", UPDATES) == result(whole[task], UPDATES)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("task", TASKS)
 def test_a_killed_run_ends_with_the_bits_of_the_one_left_alone(
     task: str, whole: dict[str, Path], tmp_path: Path
@@ -160,6 +162,7 @@ def _train_and_die(config: RunConfig, folder: Path, operation: int) -> None:
         os._exit(code)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("task", TASKS)
 def test_going_back_ends_with_the_same_bits(task: str, whole: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(whole[task], tmp_path / "copy"))

@@ -189,6 +189,7 @@ class TestFeedForward:
     X, G = Products(1.3, 0.7, 0.4), Products(0.9, 0.3, 0.2)
     STDS = MappingProxyType({"ffn_in_std": 1.2 * WIDTH**-0.5, "ffn_out_std": 0.8 * FFN_WIDTH**-0.5})
 
+    @pytest.mark.sampled(one_in=5)
     @pytest.mark.parametrize("scale", ["no norm", "hidden", "output"])
     @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
     def test_by_autograd(self, activation, scale):
@@ -262,6 +263,7 @@ class TestAttention:
     WIDTH, TOKENS = 96, 8
     G = Products(0.9, 0.3, 0.1)
 
+    @pytest.mark.sampled(one_in=5)
     @pytest.mark.parametrize("crosses", [False, True], ids=["self", "cross"])
     @pytest.mark.parametrize("query_std", [0.0, 0.5, 1.0])
     def test_by_autograd(self, query_std, crosses):
@@ -336,6 +338,7 @@ class TestNormsWithinASublayer:
     """Against stacks of two blocks as they are drawn. ⟨x, F(x)⟩ makes q vary by 5 % from draw to draw at d = 256, so by
     1.2 % over 16."""
 
+    @pytest.mark.sampled(one_in=5)
     @pytest.mark.parametrize("norm", ["layer-norm", "rms-norm"])
     @pytest.mark.parametrize(
         ("kind", "places"),

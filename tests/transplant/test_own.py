@@ -30,6 +30,7 @@ def loss_of(logits: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.flatten(0, 1), ids().flatten())
 
 
+@pytest.mark.sampled(one_in=7)
 @pytest.mark.parametrize("style", [Block, InPlace, Kept])
 @pytest.mark.parametrize("placement", BY_HAND)
 def test_a_placement_is_what_one_writes_by_hand(placement: str, style: type[nn.Module]) -> None:
@@ -125,6 +126,7 @@ def test_weights_are_drawn_as_the_placement_wants_them() -> None:
     assert not model.blocks[1].attn.qkv.bias.any()
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 @pytest.mark.parametrize("placement", ["peri-ln", "rezero", "mhc"])
 def test_copies_and_pickles_are_whole(way, placement: str) -> None:
@@ -139,6 +141,7 @@ def test_copies_and_pickles_are_whole(way, placement: str) -> None:
     assert torch.equal(normscope.untransplant(other)(ids()), other(ids()))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("placement", ["peri-ln", "mhc"])
 def test_activation_checkpointing_gives_the_same_gradients(placement: str, reentrant: bool) -> None:
@@ -189,6 +192,7 @@ def _set(norms: nn.Module, numbers: nn.Module, block: nn.Module, place: str) -> 
         number.copy_(getattr(block.placed, place).numbers[name])
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "placement",
     [

@@ -65,6 +65,7 @@ def unequal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> list[str]:
     return [name for name in ours if not torch.equal(ours[name], theirs[name])]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_placement_that_a_model_has_changes_no_bit_of_outputs_and_gradients(name: str) -> None:
     model, batch = opened(name)
@@ -99,6 +100,7 @@ def test_bert_made_pre_ln_is_roberta_prelayernorm() -> None:
     assert torch.equal(ours, twin.LayerNorm(twin.encoder(hidden).last_hidden_state))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
 @pytest.mark.parametrize(("name", "placement"), [("llama", "deepnorm"), ("gpt2", "peri-ln"), ("llama", "mhc")])
 def test_generation_checkpointing_and_cache_are_the_models_own(name: str, placement: str) -> None:

@@ -82,6 +82,7 @@ def test_a_study_s_figure_has_a_chart_for_each_panel(tab: Tab, tmp_path: Path) -
     assert violations(tab) == []
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_diagnosis_is_explored_over_depth(tab: Tab, tmp_path: Path, width: int) -> None:
     page = tmp_path / "doctor.html"

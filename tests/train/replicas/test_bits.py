@@ -16,7 +16,7 @@ from tiny import SETTINGS, result
 from together import ended, started
 from tuned import pairs_file, pretrained, tuning
 
-pytestmark = pytest.mark.sampled(one_in=3)
+pytestmark = pytest.mark.sampled(one_in=6)
 
 TRAINING = (
     "train.accumulation=6",

@@ -24,7 +24,7 @@ from normscope.train.replicas import ALONE, joining
 from normscope.train.replicas.group import Replicas, is_part, parted_as, scale, total_norm, whole
 from together import ended, started
 
-pytestmark = pytest.mark.sampled(one_in=2)
+pytestmark = pytest.mark.sampled(one_in=4)
 
 TEXT = (
     'task="language-model"',
@@ -202,6 +202,7 @@ def test_who_loses_another_process_of_a_sharded_training_says_so_in_one_line(
     assert "Traceback" not in err
 
 
+@pytest.mark.sampled(one_in=1)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
