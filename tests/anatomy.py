@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_165,
-    "lines of normscope": 68_547,
-    "files": 547,
-    "import lines, %": 6.74,
+    "lines": 86_211,
+    "lines of normscope": 68_593,
+    "files": 548,
+    "import lines, %": 6.75,
     "public nouns": 849,
     "homonyms": 25,
 }

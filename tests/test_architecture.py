@@ -126,7 +126,6 @@ WITHOUT_ERRORS = {
     "measure",
     "report",
     "errors",
-    "__init__",
     "__main__",
 }
 """Rooms whose mistakes are ValueErrors: they serve callers that are not the command line."""

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -127,3 +128,69 @@ def test_the_way_to_install_an_extra_is_written_in_one_place() -> None:
     asked = {name for path in written for name in re.findall(r"installation\('(\w+)'\)", path.read_text("utf-8"))}
     assert {"huggingface", "lightning", "ctranslate2", "lion"} <= asked <= set(extras)
     assert ("clone" in installation("lion")) != PUBLISHED
+
+
+_WITHOUT = """
+import sys
+
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {libraries}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+
+sys.meta_path.insert(0, Absent())
+"""
+_LOOKING = """
+from contextlib import suppress
+
+import torch
+
+import normscope
+from normscope.cli.main import command_line
+
+model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2)
+inputs = torch.randn(2, 5, 16)
+normscope.transplant(model, "pre-ln", inputs=inputs)
+print(repr(normscope.diagnose(model, inputs)))
+doctor = ["doctor", "{file}:build"]
+for words in (["placements"], ["predict", "pre-ln"], ["choose", "--blocks", "12"], doctor, ["--help"]):
+    with suppress(SystemExit):
+        command_line(*words[:1])(words)
+    print("came through:", words[0])
+try:
+    normscope.compare
+except normscope.UserError as error:
+    print("refused:", error)
+"""
+
+
+def test_what_looks_at_models_needs_nothing_of_what_trains_them(tmp_path: Path) -> None:
+    """The libraries of the extra are made absent in one interpreter, which looks at a model in every way there is."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    libraries = {re.split(r"\W", one)[0] for one in listed["optional-dependencies"]["train"]}
+    assert not libraries & {re.split(r"\W", one)[0] for one in listed["dependencies"]}
+    (tmp_path / "sitecustomize.py").write_text(_WITHOUT.format(libraries=libraries))
+    file = tmp_path / "my_model.py"
+    file.write_text(
+        "import torch\n\n\ndef build():\n"
+        "    return torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2)\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
+
+    def ran(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *words]
+        environment = os.environ | {"PYTHONPATH": paths}
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    looked = ran("-c", _LOOKING.format(file=file))
+    assert looked.returncode == 0, looked.stderr
+    came = re.findall("came through: (.*)", looked.stdout)
+    assert came == ["placements", "predict", "choose", "doctor", "--help"]
+    assert "refused: compare: this takes tokenizers" in looked.stdout
+    for words in (["demo"], ["data", "prepare", "corpus", "--train", "a", "b", "--languages", "de", "en"]):
+        refused = ran("-m", "normscope", *words)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert installation("train") in " ".join(refused.stderr.split())
+        assert "Traceback" not in refused.stderr

@@ -40,7 +40,14 @@ def __getattr__(name: str) -> object:
     # torch takes seconds to import; `import normscope` alone needs none of it.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        from .errors import UserError, not_installed
+
+        if advice := not_installed(error):
+            raise UserError(f"{name}: {advice}") from None
+        raise
     room = sys.modules.get(f"{__name__}.{name}")
     if room is None:
         globals()[name] = found

@@ -73,3 +73,13 @@ PUBLISHED = False
 def installation(extra: str) -> str:
     """The command that installs an optional extra, such as "huggingface", as it works at present."""
     return f"pip install 'normscope[{extra}]'" if PUBLISHED else f"in a clone of NormScope, pip install '.[{extra}]'"
+
+
+_OF_TRAINING = frozenset({"tokenizers", "sacremoses", "sacrebleu", "sentencex", "tensorboard"})
+"""What only `data`, training and its logs take: the extra "train"."""
+
+
+def not_installed(error: ModuleNotFoundError) -> str:
+    """What to do where a library of the extra "train" is missing, in one line; "" for any other module."""
+    library = (error.name or "").partition(".")[0]
+    return f"this takes {library}, which is not installed: {installation('train')}" if library in _OF_TRAINING else ""

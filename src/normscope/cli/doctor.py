@@ -139,11 +139,13 @@ def doctor(
         run_imports(imports)
         from ..doctor.diagnose import forward_passes
         from ..history.joined import lasting, peak_of
-        from ..targets import opened, opened_on_meta, trust_target
+        from ..targets import opened, opened_on_meta
         from ..targets.histories import explained_log, explained_run
         from ..targets.target import probing_of
 
         if trust:
+            from ..targets.tasked import trust_target
+
             trust_target(target)
         if structure_only:
             found = opened_on_meta(target, settings, tokens=tokens, sequences=sequences)

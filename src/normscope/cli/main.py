@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..errors import UserError
+from ..errors import UserError, not_installed
 from ..processes.surroundings import hold_lifeline
 from .console import say, show_what_the_terminal_has, tell
 from .shared import Verbs
@@ -118,6 +118,11 @@ def main() -> None:
     except UserError as error:
         say(f"error: {error}")
         _leave_unwritten()
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if not (advice := not_installed(error)):
+            raise
+        say(f"error: {advice}")
         sys.exit(2)
     except BrokenPipeError:
         # Whoever read our output has gone; leave quietly, as other filters do.

@@ -49,11 +49,13 @@ def transplant(
     run_imports(imports)
     (name,) = placement_names([to])
     from ..placement import named
-    from ..targets import opened, trust_target
+    from ..targets import opened
     from ..transplant.saved import save
     from ..transplant.surgery import transplant as transplanted
 
     if trust:
+        from ..targets.tasked import trust_target
+
         trust_target(target)
     found = opened(target, settings, tokens=16, sequences=2, seed=seed)
     import torch

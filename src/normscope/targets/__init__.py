@@ -1,6 +1,6 @@
 """What `normscope doctor` can be pointed at: a factory, a configuration or a checkpoint, made a model."""
 
-from .opening import opened, opened_on_meta, trust_target
+from .opening import opened, opened_on_meta
 from .target import Target
 
-__all__ = ["Target", "opened", "opened_on_meta", "trust_target"]
+__all__ = ["Target", "opened", "opened_on_meta"]

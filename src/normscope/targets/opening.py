@@ -1,96 +1,23 @@
-"""From what the user typed to a target: first decide what it is, then open it."""
+"""From what the user typed to a target: first decide what it is, then open it.
+
+What knows tasks, corpora and runs is imported where one is named: whoever has a model alone waits for none of it, and
+needs none of the libraries that only training takes.
+"""
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..adapters import hugging_face
-from ..doctor.lint.patient import Loading
 from ..errors import UserError
 from ..measure.unchanged import random_state_kept
-from ..optim import make_optimizer
-from ..runs.config import load, trust_run
-from ..runs.trained import load_run
-from ..settings.files import run_named
-from ..settings.tables import read_overrides, read_toml
-from ..tasks.protocol import TaskFromScratch, TrainingBatch
-from ..tasks.registry import task_from_scratch
-from ..tasks.run_config import RunConfig, refuse_unrun
-from ..train import RunFolder
+from ..settings.files import is_run
+from ..settings.tables import read_overrides
 from .factory import brings_batches, made_by
 from .target import SampleSettings, Target, own_loss, sampled, wanted_placement
-
-EXAMINED_TOKENS = 4096
-"""Of the batch that a diagnosis looks at; what trains (`--probe`) has the configuration's own batches."""
-
-
-def of_config(file: Path, settings: Sequence[str]) -> Target:
-    """Initial weights of the configuration's seed, a batch of its training, its loss and its optimiser."""
-    config = load(file, settings)
-    refuse_unrun(config, source=str(file))
-    task = task_from_scratch(
-        config, f"{file} has task {config.task}: a fine-tuning is diagnosed by the run that it starts from"
-    )
-    corpus = task.open(config)
-    return _target(str(file), task, config, task.build(config, task.codec_of(corpus)), corpus, None)
-
-
-def of_run(folder: Path, settings: Sequence[str]) -> Target:
-    """The best checkpoint of a run, on a batch that it was trained on."""
-    if settings:
-        raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
-    run = load_run(folder, device="cpu")
-    title = f"{folder.resolve().name}, update {run.update}"
-    task = task_from_scratch(run.config, f"{folder} cannot be diagnosed")
-    # A checkpoint of ours that lacks something is refused when it is loaded.
-    whole = Loading(missing=(), unexpected=())
-    return _target(title, task, run.config, run.model, task.open(run.config), whole)
-
-
-def _target(
-    title: str,
-    task: TaskFromScratch[Any, Any, Any, Any],
-    config: RunConfig,
-    model: nn.Module,
-    corpus: Any,
-    loading: Loading | None,
-) -> Target:
-    batch_of = task.batches(config, corpus)
-    # Every tensor of a pass is kept and computed again from others: a large batch would fill the memory.
-    groups = task.groups(config)
-    examined = task.batches(task.in_smaller_batches(config, EXAMINED_TOKENS), corpus)(0)
-    return Target(
-        title=f"{type(model).__name__} ({title})",
-        model=model,
-        inputs=_BatchInputs(examined),
-        loss=_loss,
-        batches=lambda number: _BatchInputs(batch_of(number)),
-        optimizer=make_optimizer(model, config.optimizer, None if groups is None else groups(model)),
-        warmup_updates=config.schedule.warmup_updates,
-        loading=loading,
-        wanted_placement=config.model.placement,
-        clip_norm=config.train.clip_norm,
-    )
-
-
-class _BatchInputs:
-    """A batch of ours as inputs: it runs the model, and knows the loss that belongs to it."""
-
-    def __init__(self, batch: TrainingBatch) -> None:
-        self.batch = batch
-
-    def __call__(self, model: nn.Module) -> Any:
-        return self.batch.run(model)
-
-
-def _loss(output: Any, run: _BatchInputs) -> Tensor:
-    return run.batch.loss(output)
-
 
 KINDS = (
     "give package.module:function or file.py:function that returns a model, a Hugging Face configuration (config.json, "
@@ -115,24 +42,13 @@ def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, s
         return _opened(text, settings, drawing)
 
 
-def trust_target(text: str) -> None:
-    """Run the Python files that a run or a configuration names, on the user's word. Raises UserError for others."""
-    path = Path(text).expanduser()
-    if path.is_dir() and RunFolder(path).is_run:
-        trust_run(path)
-    elif path.suffix == ".toml":
-        run_named(read_toml(path), source=text)
-    else:
-        raise UserError(f"--trust runs the files of a run or a configuration, and {text} is neither: leave it out")
-
-
 def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences: int) -> Target:
     """The same on torch's meta device, where tensors have shapes and no values: a model of any size needs no memory.
 
     A checkpoint is opened by its config.json alone. Raises UserError for targets of our own, which are small.
     """
     path = Path(text).expanduser()
-    if path.suffix == ".toml" or (path.is_dir() and RunFolder(path).is_run):
+    if path.suffix == ".toml" or (path.is_dir() and is_run(path)):
         raise UserError(
             f"{text} is a target of ours, whose structure its configuration names already; leave --structure-only out"
         )
@@ -163,7 +79,9 @@ def _opened(text: str, settings: Sequence[str], drawing: SampleSettings) -> Targ
 
 
 def _of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
-    if RunFolder(path).is_run:
+    if is_run(path):
+        from .tasked import of_run
+
         return of_run(path, settings)
     if not (path / "config.json").is_file():
         raise UserError(f"{path} has neither a config.json (Hugging Face) nor a config.toml (a run)")
@@ -172,6 +90,8 @@ def _of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> 
 
 def _of_file(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
     if path.suffix == ".toml":
+        from .tasked import of_config
+
         return of_config(path, settings)
     if path.suffix == ".json":
         return _of_hugging_face(str(path), hugging_face.from_config_file(path, read_overrides(settings)), drawing)
@@ -194,7 +114,9 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
     made = made_by(text, read_overrides(settings), drawing)
     bare = made.inputs is None and made.batches is None
     if bare and brings_batches(text) and not any(weight.is_meta for weight in made.model.parameters()):
-        return _on_own_batches(text, made.model)
+        from .tasked import of_own_batches
+
+        return of_own_batches(text, made.model)
     inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
     return Target(
         title=_title(made.model, text),
@@ -207,15 +129,6 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
         batches=made.batches,
         wanted_placement=wanted_placement(made.model),
     )
-
-
-def _on_own_batches(text: str, model: nn.Module) -> Target:
-    """A model whose file has the functions that experiments ask for, on its batches and by its loss."""
-    config = load(Path(text))
-    task = task_from_scratch(config, text)
-    found = _target(text, task, config, model, task.open(config), None)
-    # Rate, warm-up and clip are the configuration's defaults, and nobody's word.
-    return replace(found, optimizer=None, warmup_updates=None, clip_norm=None, wanted_placement=wanted_placement(model))
 
 
 def _title(model: nn.Module, text: str) -> str:

@@ -16,7 +16,6 @@ from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..measure.unchanged import restored
 from ..model import EncoderDecoder, Layout
-from ..tasks.translation.samples import logits_of, smoothed_loss
 
 Loss = Callable[..., Tensor]
 """The output of forward, and where it has a second argument the batch -> the mean loss per token in nats, a scalar."""
@@ -134,6 +133,8 @@ def own_loss(model: nn.Module, inputs: Inputs) -> Loss | None:
 
 
 def _sample_of_ours(model: EncoderDecoder, drawing: SampleSettings, generator: torch.Generator) -> tuple[Inputs, Loss]:
+    from ..tasks.translation.samples import logits_of, smoothed_loss
+
     layout = Layout(torch.full((drawing.sequences,), drawing.tokens), model.target_embedding.weight.device)
     tables = model.source_embedding.weight, model.target_embedding.weight
     source_N, target_N = (

@@ -7,8 +7,6 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Literal
 
-import sentencex
-
 from ..sources.lines import Position
 from ..sources.opening import FIELD, has_records, texts_in
 
@@ -18,6 +16,8 @@ def sentences_of(paragraph: str, language: str) -> list[str]:
 
     language: two-letter code; languages that the library has no rules for are split by those of a related one.
     """
+    import sentencex  # of the extra "train", which the options of `data` do without
+
     # A list from some versions of the library, a generator from others; every sentence keeps the blanks behind it.
     pieces = (" ".join(piece.split()) for piece in sentencex.segment(language, paragraph))
     return [piece for piece in pieces if piece]

@@ -1,0 +1,106 @@
+"""Targets with a task of ours: configurations, runs, and models whose file has the functions of an experiment."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..doctor.lint.patient import Loading
+from ..errors import UserError
+from ..optim import make_optimizer
+from ..runs.config import load, trust_run
+from ..runs.trained import load_run
+from ..settings.files import is_run, run_named
+from ..settings.tables import read_toml
+from ..tasks.protocol import TaskFromScratch, TrainingBatch
+from ..tasks.registry import task_from_scratch
+from ..tasks.run_config import RunConfig, refuse_unrun
+from .target import Target, wanted_placement
+
+EXAMINED_TOKENS = 4096
+"""Of the batch that a diagnosis looks at; what trains (`--probe`) has the configuration's own batches."""
+
+
+def of_config(file: Path, settings: Sequence[str]) -> Target:
+    """Initial weights of the configuration's seed, a batch of its training, its loss and its optimiser."""
+    config = load(file, settings)
+    refuse_unrun(config, source=str(file))
+    task = task_from_scratch(
+        config, f"{file} has task {config.task}: a fine-tuning is diagnosed by the run that it starts from"
+    )
+    corpus = task.open(config)
+    return _target(str(file), task, config, task.build(config, task.codec_of(corpus)), corpus, None)
+
+
+def of_run(folder: Path, settings: Sequence[str]) -> Target:
+    """The best checkpoint of a run, on a batch that it was trained on."""
+    if settings:
+        raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
+    run = load_run(folder, device="cpu")
+    title = f"{folder.resolve().name}, update {run.update}"
+    task = task_from_scratch(run.config, f"{folder} cannot be diagnosed")
+    # A checkpoint of ours that lacks something is refused when it is loaded.
+    whole = Loading(missing=(), unexpected=())
+    return _target(title, task, run.config, run.model, task.open(run.config), whole)
+
+
+def _target(
+    title: str,
+    task: TaskFromScratch[Any, Any, Any, Any],
+    config: RunConfig,
+    model: nn.Module,
+    corpus: Any,
+    loading: Loading | None,
+) -> Target:
+    batch_of = task.batches(config, corpus)
+    # Every tensor of a pass is kept and computed again from others: a large batch would fill the memory.
+    groups = task.groups(config)
+    examined = task.batches(task.in_smaller_batches(config, EXAMINED_TOKENS), corpus)(0)
+    return Target(
+        title=f"{type(model).__name__} ({title})",
+        model=model,
+        inputs=_BatchInputs(examined),
+        loss=_loss,
+        batches=lambda number: _BatchInputs(batch_of(number)),
+        optimizer=make_optimizer(model, config.optimizer, None if groups is None else groups(model)),
+        warmup_updates=config.schedule.warmup_updates,
+        loading=loading,
+        wanted_placement=config.model.placement,
+        clip_norm=config.train.clip_norm,
+    )
+
+
+class _BatchInputs:
+    """A batch of ours as inputs: it runs the model, and knows the loss that belongs to it."""
+
+    def __init__(self, batch: TrainingBatch) -> None:
+        self.batch = batch
+
+    def __call__(self, model: nn.Module) -> Any:
+        return self.batch.run(model)
+
+
+def _loss(output: Any, run: _BatchInputs) -> Tensor:
+    return run.batch.loss(output)
+
+
+def of_own_batches(text: str, model: nn.Module) -> Target:
+    """A model whose file has the functions that experiments ask for, on its batches and by its loss."""
+    config = load(Path(text))
+    task = task_from_scratch(config, text)
+    found = _target(text, task, config, model, task.open(config), None)
+    # Rate, warm-up and clip are the configuration's defaults, and nobody's word.
+    return replace(found, optimizer=None, warmup_updates=None, clip_norm=None, wanted_placement=wanted_placement(model))
+
+
+def trust_target(text: str) -> None:
+    """Run the Python files that a run or a configuration names, on the user's word. Raises UserError for others."""
+    path = Path(text).expanduser()
+    if path.is_dir() and is_run(path):
+        trust_run(path)
+    elif path.suffix == ".toml":
+        run_named(read_toml(path), source=text)
+    else:
+        raise UserError(f"--trust runs the files of a run or a configuration, and {text} is neither: leave it out")
