@@ -29,8 +29,8 @@ def _arms(where: Where) -> dict[str, Arm]:
     arms |= {f"operations, {size} sentences": partial(_operations, where, size) for size in sizes}
     return arms | {
         f"{name}, {precision}, {size} sentences": partial(_timed, where, make, precision, size)
-        for size in sizes
         for precision in precisions
+        for size in sizes
         for name, make in systems.items()
     }
 

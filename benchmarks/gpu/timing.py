@@ -31,7 +31,7 @@ def synchronise(where: Where) -> None:
         torch.cuda.synchronize(where.device)
 
 
-def timed(where: Where, step: Step, batches: Sequence[Any], *, seconds: float = 4.0) -> Measured:
+def timed(where: Where, step: Step, batches: Sequence[Any], *, seconds: float = 2.0) -> Measured:
     """Median seconds of a pass over the batches with its quartiles, by the clock, and the device's peak of memory.
 
     Two passes go before, in which kernels are chosen and compiled. Passes are timed for so many seconds, five at least;

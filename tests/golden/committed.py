@@ -72,11 +72,17 @@ def _pair(arm: Mapping[str, Any], peak_lrs: Any) -> Any:
 
 def _optimizers(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
     pairs = {
-        (one["placement"], one["optimizer"]): _pair(one, one["without_warmup"]["peak_lrs"]) for one in data["pairings"]
+        (one["placement"], one["optimizer"], one["with_warmup"]["warmup_updates"]): _pair(
+            one, one["without_warmup"]["peak_lrs"]
+        )
+        for one in data["pairings"]
     }
     unigram = data["unigram_nats"]
     needs = of_study(study, "all_needs")(pairs, config.needs_nats, unigram)
-    told = {" ".join(key): [str(needs[key]), pair.better.best_lr, pair.better.at_an_end] for key, pair in pairs.items()}
+    told = {
+        " ".join(map(str, key)): [str(needs[key]), pair.better.best_lr, pair.better.at_an_end]
+        for key, pair in pairs.items()
+    }
     return of_study(study, "claims")(config, pairs, unigram), told
 
 

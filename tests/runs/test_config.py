@@ -16,14 +16,17 @@ from normscope.data.opening import DataConfig
 from normscope.errors import UserError
 from normscope.model import ModelConfig
 from normscope.optim import OPTIMIZERS, OptimizerConfig, ScheduleConfig
-from normscope.runs.config import load, replaced
+from normscope.runs import config as configs
+from normscope.runs.config import load, replaced, resolve
+from normscope.runs.run import train_run
 from normscope.settings.files import import_file
 from normscope.settings.tables import differences, to_toml
 from normscope.tasks.registry import TASKS, config_of
 from normscope.tasks.run_config import RunConfig
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
-from normscope.train import TrainConfig
-from tiny import MY_PLACEMENT
+from normscope.train import RunFolder, TrainConfig
+from normscope.train.metrics import remove_end
+from tiny import MY_PLACEMENT, tiny
 
 COUNT = st.integers(1, 10**6)
 SHARE = st.floats(0, 1, exclude_max=True, allow_nan=False)
@@ -279,3 +282,21 @@ def test_configurations_of_two_tasks_differ_in_what_both_have() -> None:
     found = differences(translation, masked, apart_from=("model.placement", "task"))
     assert "seed: 2 there, 1 now" in found
     assert not [line for line in found if line.startswith(("task", "model.placement", "data.toy_pairs", "masked_lm."))]
+
+
+def test_a_run_that_is_over_is_read_where_its_device_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny("train.duration=2")
+    train_run(config, tmp_path)
+
+    def gone(name: str) -> None:
+        raise UserError(f"no device {name!r}")
+
+    monkeypatch.setattr(configs, "choose_device", gone)
+    folder = RunFolder(tmp_path)
+    assert resolve(config, folder).train.device == "cpu"
+    # Another device is asked for, and one is needed again where the end is still to come.
+    with pytest.raises(UserError, match="no device 'cuda:3'"):
+        resolve(tiny("train.duration=2", 'train.device="cuda:3"'), folder)
+    remove_end(folder.metrics_file)
+    with pytest.raises(UserError, match="no device 'cpu'"):
+        resolve(config, folder)

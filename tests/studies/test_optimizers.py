@@ -1,11 +1,14 @@
 """The cross of placement, optimiser and warm-up: made-up runs judged, rates chosen, and the smallest scale."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import in_process
 from normscope.errors import UserError
@@ -15,19 +18,8 @@ from normscope_studies.engine import ladders as ladders_module
 from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair, lowest_rates
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.optimizers import (
-    LADDERS,
-    PLACEMENTS,
-    SCALES,
-    STUDY,
-    Need,
-    OptimizersConfig,
-    all_needs,
-    arms,
-    base_config,
-    claims,
-    tables,
-)
+from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig, arms, base_config
+from normscope_studies.optimizers.study import STUDY, Need, all_needs, best_ladder, bigram_nats, claims, tables
 
 SMOKE: OptimizersConfig = SCALES["smoke"].config
 RATES = (1e-3, 2e-3, 4e-3)
@@ -63,12 +55,12 @@ def pair_of(without: list[float], warm: list[float]) -> WarmupPair:
     ],
 )
 def test_the_verdict_is_that_of_the_interval(without: list[float], warm: list[float], expected: Need) -> None:
-    pairs = {("post-ln", "adamw"): pair_of(without, warm)}
-    assert all_needs(pairs, 0.1, unigram_nats=6.0) == {("post-ln", "adamw"): expected}
+    pairs = {("post-ln", "adamw", 2): pair_of(without, warm)}
+    assert all_needs(pairs, 0.1, unigram_nats=6.0) == {("post-ln", "adamw", 2): expected}
 
 
 def test_what_has_not_learned_needs_nothing_and_does_without_nothing() -> None:
-    key = ("post-ln", "adamw")
+    key = ("post-ln", "adamw", 2)
     pairs = {key: pair_of([4.50, 4.52, 4.49], [4.00, 4.01, 4.00])}
     assert all_needs(pairs, 0.1, unigram_nats=4.06)[key] == Need.NEEDS
     assert all_needs(pairs, 0.1, unigram_nats=4.05)[key] == Need.UNLEARNED
@@ -78,15 +70,15 @@ def test_what_has_not_learned_needs_nothing_and_does_without_nothing() -> None:
     }
     made = said["Post-LN needs warm-up"]
     assert made.verdict == "undecided"
-    assert made.found.endswith("did not learn, so that it decides nothing: AdamW")
+    assert made.found.endswith("did not learn, so that it decides nothing: AdamW, warm-up of 50 %")
 
 
 def test_one_answer_in_twenty_is_not_a_finding() -> None:
     """A gain of 0.027 ± 0.014 is one by itself, and among twelve it is only sure not to be large."""
-    gains = {("post-ln", str(number)): pair_of([4.0, 4.02, 3.98], [4.01, 4.00, 4.00]) for number in range(11)}
-    lone = {("post-ln", "alone"): pair_of([4.02, 4.03, 4.03], [4.0, 4.0, 4.0])}
-    assert all_needs(lone, 0.1, 6.0)["post-ln", "alone"] == Need.GAINS
-    assert all_needs(lone | gains, 0.1, 6.0)["post-ln", "alone"] == Need.DOES_NOT
+    gains = {("post-ln", str(number), 2): pair_of([4.0, 4.02, 3.98], [4.01, 4.00, 4.00]) for number in range(11)}
+    lone = {("post-ln", "alone", 2): pair_of([4.02, 4.03, 4.03], [4.0, 4.0, 4.0])}
+    assert all_needs(lone, 0.1, 6.0)["post-ln", "alone", 2] == Need.GAINS
+    assert all_needs(lone | gains, 0.1, 6.0)["post-ln", "alone", 2] == Need.DOES_NOT
 
 
 def test_an_arm_stands_for_the_rate_with_the_lowest_mean_over_its_seeds() -> None:
@@ -106,10 +98,13 @@ def test_claims_are_judged_by_optimiser_and_the_wall_has_every_pair() -> None:
     config = replace(SMOKE, optimizers=("adamw", "muon"))
     jittered = lambda nats: [nats + jitter for jitter in (0.0, 0.01, -0.01)]  # noqa: E731
     found = {
-        (placement, optimizer): pair_of(jittered(without - less), jittered(4.0 - less))
+        (placement, optimizer, warmup): pair_of(jittered(without - less), jittered(4.0 - less))
         for optimizer, less in (("adamw", 0.0), ("muon", 0.3))
         for placement, without in (("post-ln", 5.5), ("pre-ln", 4.0))
+        for warmup in (1, 2)
     }
+    # With the short warm-up, Pre-LN ends at 4.6 under AdamW, which no best of all warm-ups stands at.
+    found["pre-ln", "adamw", 1] = pair_of(jittered(4.0), jittered(4.6))
     said = {claim.name: (claim.verdict, claim.conditions) for claim in claims(config, found, 6.0)}
     assert said["Post-LN needs warm-up"] == ("reproduced", "")
     assert said["Pre-LN does without warm-up"] == ("reproduced", "")
@@ -117,9 +112,23 @@ def test_claims_are_judged_by_optimiser_and_the_wall_has_every_pair() -> None:
     assert said["Muon ends lower than AdamW"] == ("reproduced", "")
     wall, *ends = tables(config, found, all_needs(found, config.needs_nats, 6.0))
     assert [row[0] for row in wall.rows] == ["Post-LN", "Pre-LN"]
-    assert [str(cell).partition(":")[0] for cell in wall.rows[0][1:]] == ["needs it", "needs it"]
-    assert [str(cell).partition(":")[0] for cell in wall.rows[1][1:]] == ["does not", "does not"]
-    assert len(ends) == 2
+    assert wall.columns == ("placement", *(f"{of}, warm-up of {n} %" for of in ("AdamW", "Muon") for n in (25, 50)))
+    assert [str(cell).partition(":")[0] for cell in wall.rows[0][1:]] == ["needs it"] * 4
+    assert [str(cell).partition(":")[0] for cell in wall.rows[1][1:]] == ["does not"] * 4
+    assert best_ladder(found, "pre-ln", "adamw").mean_nats == pytest.approx(4.0)
+    assert [len(table.columns) for table in ends] == [1 + 3 * 4] * 2
+    assert list(ends[0].rows[0][:2]) == ["Post-LN", pytest.approx(5.5)]
+    assert ends[0].rows[1][5] == pytest.approx(4.6)
+
+
+def test_the_bigram_baseline_is_that_of_counted_pairs() -> None:
+    """By hand, of two tokens: after 0 comes 1 twice and 0 once, after 1 comes 0 twice."""
+    train = np.array([0, 1, 0, 1, 0, 0])
+    alone = {0: (4 + 1) / (6 + 2), 1: (2 + 1) / (6 + 2)}
+    after = {(0, 0): (1 + 2 * alone[0]) / (3 + 2), (0, 1): (2 + 2 * alone[1]) / (3 + 2)}
+    after[1, 0] = (2 + 1 * alone[0]) / (2 + 1)
+    expected = -(math.log(after[0, 0]) + math.log(after[0, 1]) + math.log(after[1, 0])) / 3
+    assert bigram_nats(train, np.array([0, 0, 1, 0])) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_lists_are_of_what_there_is_and_rates_rise() -> None:
@@ -140,6 +149,7 @@ def test_the_lists_are_of_what_there_is_and_rates_rise() -> None:
         ({"ladder_seeds": 4}, "ladder_seeds must lie in"),
         ({"best_rates": 8}, "best_rates <= rates"),
         ({"warmup_updates": 0}, "warmup_updates must lie between"),
+        ({"short_warmup_updates": 12}, "short_warmup_updates must lie between 0 and warmup_updates=12"),
         ({"needs_nats": 0.0}, "needs_nats must be positive"),
     ],
 )
@@ -170,8 +180,14 @@ def test_the_smallest_scale_trains_every_arm_and_trains_none_again(
     monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
     config = replace(SMOKE, optimizers=("adamw",))
     findings, page = run_study(STUDY, config, Pieces(tmp_path), command="normscope study optimizers", scale="smoke")
-    assert len(list((tmp_path / "runs").iterdir())) == 2 * 2 * (2 + 1)
+    names = [path.name for path in (tmp_path / "runs").iterdir()]
+    # Two placements and three warm-ups, each with a seed on two rates, and two others at the best.
+    assert len(names) == 2 * 3 * (2 + 2)
+    assert len([name for name in names if name.endswith("seed-1")]) == 2 * 3 * 2
     assert {row["optimizer"] for row in findings.data["pairings"]} == {"adamw"}
+    assert [row["with_warmup"]["warmup_updates"] for row in findings.data["pairings"]] == [1, 2, 1, 2]
+    assert 0 < findings.data["bigram_nats"] < findings.data["unigram_nats"]
+    assert f"torch {torch.__version__}" in findings.conditions["machine"]
     text = page.read_text(encoding="utf-8")
     assert "Who needs a warm-up" in text
     assert "verdicts mean nothing" in text

@@ -99,9 +99,13 @@ def _trials(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
 
 
 def _pairings(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
-    for pairing in data["pairings"]:
-        for ladder in (pairing[key] for key in ("without_warmup", "with_warmup") if pairing.get(key)):
-            yield pairing["placement"], _best(ladder, f"{pairing['optimizer']}, ", data["unigram_nats"])
+    """A placement's runs without warm-up stand beside those with each, and are one row."""
+    yield from {
+        (pairing["placement"], _best(pairing[key], f"{pairing['optimizer']}, ", data["unigram_nats"])): None
+        for pairing in data["pairings"]
+        for key in ("without_warmup", "with_warmup")
+        if pairing.get(key)
+    }
 
 
 def _best(ladder: _Result, before: str, unigram_nats: float) -> MeasuredRow:

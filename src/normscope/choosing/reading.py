@@ -95,13 +95,14 @@ def _once(found: Sequence[_Kept], *keys: str) -> list[_Kept]:
 
 
 def _optimizers(name: str, data: Any) -> Iterator[_Read]:
-    """`normscope study optimizers`: seven rates a configuration, three seeds at the best."""
+    """`normscope study optimizers`: seven rates a configuration with each warm-up, other seeds at the best."""
     setting = _language_model(name, data, data["unigram_nats"])
     yield setting
-    better = {}
+    better: dict[tuple[str, str], MeasuredArm] = {}
     for place, one in enumerate(data["pairings"]):
         pair = LadderPair.read(one, f"/pairings/{place}", placement=one["placement"], optimizer=one["optimizer"])
-        better[one["placement"], one["optimizer"]] = pair.better
+        key = one["placement"], one["optimizer"]
+        better[key] = min(better.get(key, pair.better), pair.better, key=lambda arm: arm.mean)
         yield from pair.rows(setting, gain="gain_nats")
     for (placement, optimizer), arm in better.items():
         if placement != BASELINE:

@@ -39,7 +39,14 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
 
     @resumable()
     def verb(
-        *, scale: str, settings: list[str], out: Path | None, engine: str | None, imports: list[str], **options: Any
+        *,
+        scale: str,
+        settings: list[str],
+        out: Path | None,
+        processes: int,
+        engine: str | None,
+        imports: list[str],
+        **options: Any,
     ) -> None:
         import torch
 
@@ -54,7 +61,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
                 settings=settings,
                 given=_given(study.about.options, options),
                 out=out or Path("runs") / name,
-                engine=where,
+                engine=lambda room: where(processes or room),
                 watch=display,
                 say=say,
                 command=shlex.join(["normscope", *sys.argv[1:]]),
@@ -69,6 +76,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         },
         "settings": (_Settings, []),
         "out": (_Out, None),
+        "processes": (Annotated[int, typer.Option(help="Runs at a time; 0 for one a core, or one on a device.")], 0),
         "engine": (EngineName, None),
         "imports": (Imports, []),
     }

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from ..errors import UserError
 from ..settings.files import given_config, run_named
 from ..settings.tables import as_table, put, read_overrides
@@ -57,14 +59,17 @@ def resolve(config: _Config, folder: RunFolder) -> _Config:
     """The configuration with every `auto` replaced, and paths made absolute.
 
     By what the run in `folder` began with, where there is one: it goes on as it was on a machine with more cores, too.
-    Otherwise by what this machine gives. Raises UserError for a device or a precision that it does not have.
+    Otherwise by what this machine gives. Raises UserError for a device or a precision that it does not have, unless the
+    run is over that had that device: what came of it can be read anywhere.
     """
-    train = config.train
+    train, is_there = config.train, choose_device
     if folder.is_run:
         began = load_run_config(folder).train
         automatic = [name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"]
         train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
-    device = choose_device(train.device)
+        if train.device == began.device and folder.last_event in ("finished", "non-finite"):
+            is_there = torch.device
+    device = is_there(train.device)
     precision, threads = train.precision, train.threads
     if precision == "auto":
         precision = "bf16" if device.type == "cuda" else "fp32"

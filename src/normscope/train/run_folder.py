@@ -171,10 +171,15 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """True where the run has reached its end; the line that says so is written after the last checkpoint."""
+        return self.last_event == "finished"
+
+    @property
+    def last_event(self) -> str:
+        """Of the metrics; empty without one, and where a line is damaged."""
         try:
-            return [event["event"] for event in self.events()[-1:]] == ["finished"]
+            return "".join(event["event"] for event in self.events()[-1:])
         except DamagedMetrics:
-            return False  # resuming it tells whether a line that was to be kept is damaged
+            return ""  # resuming it tells whether a line that was to be kept is damaged
 
     def events(self) -> list[Event]:
         """All metrics lines; one still being written is left out.

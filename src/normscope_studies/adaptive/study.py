@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normscope.compare.manifest import in_words, sources
+from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import plain_estimate, with_interval
 from normscope.evidence.judging import all_hold, holm
 from normscope.placement import named
@@ -12,7 +12,7 @@ from normscope.report.chart import Panel
 
 from ..engine.claims import claim, judged, post_needs_warmup
 from ..engine.figures import curves, endings, line, rates
-from ..engine.ladders import Ladder, end_columns
+from ..engine.ladders import Ladder, end_columns, trained_by
 from ..engine.models import LOSS, training_conditions
 from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
@@ -137,7 +137,7 @@ def _ends(one: AdaptiveRuns) -> StudyTable:
         one.kinds,
         [
             ("placement", lambda kind: title(*kind)),
-            *end_columns(one.pairs.__getitem__),
+            *end_columns(lambda kind: one.pairs[kind].ladders),
             ("warm-up gains", lambda kind: one.pairs[kind].gain),
             ("less Pre-LN's", lambda kind: one.above(kind, one.pre)),
             ("less Post-LN's", lambda kind: one.above(kind, one.post)),
@@ -194,7 +194,7 @@ def run(config: AdaptiveStudyConfig, pieces: Pieces) -> Findings:
         f"{one.task}/{drive}/{name}": source
         for one in found
         for (_, drive), pair in one.pairs.items()
-        for name, source in sources(pair.cells).items()
+        for name, source in trained_by([pair]).items()
     }
     return Findings(
         conditions=conditions(config, found, runs),

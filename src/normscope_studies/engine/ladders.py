@@ -5,7 +5,7 @@ An arm is a run's configuration and a placement; `climb` trains what the folder 
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from normscope.evidence.estimates import estimate
 from normscope.evidence.judging import Answer, holm, learned
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.tasks.run_config import RunConfig
-from normscope.train.device import available_cores, choose_device
+from normscope.train.device import available_cores
 
 from .models import LadderConfig
 from .pieces import Pieces
@@ -144,9 +144,9 @@ class WarmupPair:
         return learned(self.better.mean_nats, unigram_nats)
 
     @property
-    def cells(self) -> list[Cell]:
-        """Of all runs."""
-        return [*self.without.cells, *self.warm.cells]
+    def ladders(self) -> tuple[Ladder, Ladder]:
+        """Both."""
+        return self.without, self.warm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,45 +160,58 @@ class LadderArm:
     """Holds `runs/`, a folder for each run."""
     peak_lrs: Sequence[float]
 
-    def cells(self, warmup_updates: int, peak_lrs: Sequence[float], seeds: int) -> list[Cell]:
-        """Its runs at these rates with the first `seeds` seeds."""
+    def cells(self, warmup_updates: int, peak_lrs: Sequence[float], seeds: int, *, after: int = 0) -> list[Cell]:
+        """Its runs at these rates with the first `seeds` seeds that come after so many others."""
         return Grid(
             placements_and_warmups=((self.placement, warmup_updates),),
             peak_lrs=tuple(peak_lrs),
             optimizers=(self.base.optimizer.name,),
             seeds=seeds,
-        ).cells(self.base, self.folder)
+        ).cells(replace(self.base, seed=self.base.seed + after), self.folder)
 
 
 def climb(
     arms: Mapping[_Key, LadderArm], config: LadderConfig, pieces: Pieces, *, best_rates: int = 1, stage: str = ""
 ) -> dict[_Key, WarmupPair]:
+    """As `climb_all` with the first seeds, of which some have climbed, without warm-up and with one."""
+    ladders = climb_all(arms, config, pieces, best_rates=best_rates, stage=stage)
+    return {key: WarmupPair(without=ladders[key, 0], warm=ladders[key, config.warmup_updates]) for key in arms}
+
+
+def climb_all(
+    arms: Mapping[_Key, LadderArm],
+    config: LadderConfig,
+    pieces: Pieces,
+    *,
+    best_rates: int = 1,
+    stage: str = "",
+    again_after: int = 0,
+) -> dict[tuple[_Key, int], Ladder]:
     """Train what the folder lacks: all arms over their ladders, then with all seeds at their best rates.
 
-    best_rates: how many. stage: what the trainings are of, such as a task. Raises UserError for a training
-    that failed, and Interrupted.
+    By arm and warm-up. best_rates: how many. stage: what the trainings are of, such as a task. again_after: of the
+    first seeds, how many are not trained at the best rates; after those that climbed, none that chose a rate judges it.
+    Raises UserError for a training that failed, and Interrupted.
     """
     named = f"{stage}: " if stage else ""
     rates = {(key, warmup): arm.peak_lrs for key, arm in arms.items() for warmup in config.warmups}
-    climbed = _runs(arms, rates, config.ladder_seeds, f"{named}the ladder", pieces)
+    climbed = _runs(arms, rates, range(1, config.ladder_seeds + 1), f"{named}the ladder", pieces)
     rows = {
         each: [[climbed[each, lr, seed] for lr in lrs] for seed in range(1, config.ladder_seeds + 1)]
         for each, lrs in rates.items()
     }
     best = {each: lowest_rates(rows[each], lrs, best_rates) for each, lrs in rates.items()}
-    again = _runs(arms, best, config.seeds, f"{named}the best rates", pieces)
-    ladders = {
+    seeds = range(again_after + 1, again_after + config.seeds + 1)
+    again = _runs(arms, best, seeds, f"{named}the best rates", pieces)
+    return {
         (key, warmup): Ladder(
             warmup_updates=warmup,
             peak_lrs=lrs,
             runs=rows[key, warmup],
-            again={
-                lr: [again[(key, warmup), lr, seed] for seed in range(1, config.seeds + 1)] for lr in best[key, warmup]
-            },
+            again={lr: [again[(key, warmup), lr, seed] for seed in seeds] for lr in best[key, warmup]},
         )
         for (key, warmup), lrs in rates.items()
     }
-    return {key: WarmupPair(without=ladders[key, 0], warm=ladders[key, config.warmup_updates]) for key in arms}
 
 
 def lowest_rates(rows: Sequence[Sequence[LadderRun]], peak_lrs: Sequence[float], count: int) -> tuple[float, ...]:
@@ -220,34 +233,49 @@ def gains_at_most(pairs: Mapping[_Key, WarmupPair], edge: float, unigram_nats: f
 
 def trained_by(pairs: Iterable[WarmupPair]) -> dict[str, dict[str, Any]]:
     """By run, the source that trained it."""
-    return sources({cell.folder.path: cell for pair in pairs for cell in pair.cells}.values())
+    ladders = (ladder for pair in pairs for ladder in pair.ladders)
+    return sources({cell.folder.path: cell for ladder in ladders for cell in ladder.cells}.values())
+
+
+def machines(ladders: Iterable[Ladder]) -> str:
+    """What trained their runs, in words."""
+    environments = (cell.folder.environment() for ladder in ladders for cell in ladder.cells)
+    kinds = {(one["accelerator"] or one["processor"], one["torch"]) for one in environments}
+    return ", ".join(f"{machine}, torch {torch}" for machine, torch in sorted(kinds))
 
 
 def end_columns(
-    pair_of: Callable[[Any], WarmupPair], extra: Sequence[tuple[str, Callable[[Ladder], Any]]] = ()
+    ladders_of: Callable[[Any], Sequence[Ladder]],
+    extra: Sequence[tuple[str, Callable[[Ladder], Any]]] = (),
+    *,
+    words: Sequence[str] = ("no warm-up", "warm-up"),
 ) -> list[tuple[str, Callable[[Any], Any]]]:
-    """Columns of a table whose rows have a pair: loss, best rate, sensitivity and `extra`, without warm-up and with."""
+    """Columns of a table whose rows have ladders, by `words`: loss, best rate, sensitivity and `extra` of each."""
 
-    def of(part: str, value: Callable[[Ladder], Any]) -> Callable[[Any], Any]:
-        return lambda row: value(getattr(pair_of(row), part))
+    def of(place: int, value: Callable[[Ladder], Any]) -> Callable[[Any], Any]:
+        return lambda row: value(ladders_of(row)[place])
 
     ends = [("rate", lambda one: one.rate), ("sensitivity", lambda one: one.sensitivity.value), *extra]
     made: list[tuple[str, Callable[[Any], Any]]] = []
-    for part, words in (("without", "no warm-up"), ("warm", "warm-up")):
-        made.append((f"loss, {words}", of(part, lambda one: one.mean_nats)))
-        made += [(heading, of(part, value)) for heading, value in ends]
+    for place, named in enumerate(words):
+        made.append((f"loss, {named}", of(place, lambda one: one.mean_nats)))
+        made += [(heading, of(place, value)) for heading, value in ends]
     return made
 
 
 def _runs(
     arms: Mapping[_Key, LadderArm],
     rates: Mapping[tuple[_Key, int], Sequence[float]],
-    seeds: int,
+    seeds: range,
     stage: str,
     pieces: Pieces,
 ) -> dict[tuple[tuple[_Key, int], float, int], LadderRun]:
     """By arm and warm-up, rate and seed; the first seed of all is trained first."""
-    cells = [(each, cell) for each, lrs in rates.items() for cell in arms[each[0]].cells(each[1], lrs, seeds)]
+    cells = [
+        (each, cell)
+        for each, lrs in rates.items()
+        for cell in arms[each[0]].cells(each[1], lrs, len(seeds), after=seeds.start - 1)
+    ]
     cells.sort(key=lambda one: one[1].seed)
     runs = train([cell for _, cell in cells], stage, pieces)
     return {(each, cell.arm.peak_lr, cell.seed): run for (each, cell), run in zip(cells, runs, strict=True)}
@@ -263,7 +291,7 @@ def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[LadderRun]:
 
 
 def train_all(cells: Sequence[PoolCell], stage: str, pieces: Pieces) -> None:
-    """The same of any cells; on CPUs one run a core."""
+    """The same of any cells; unless the user says another number, on CPUs one run a core, and one on a device."""
     total = sum(int(cell.config.train.duration) for cell in cells)
 
     def watch(states: Iterable[CellState[Any]]) -> None:
@@ -272,7 +300,8 @@ def train_all(cells: Sequence[PoolCell], stage: str, pieces: Pieces) -> None:
         pieces.watch(f"updates of {stage}", done, total)
 
     write_configs(cells)
-    processes = available_cores() if choose_device(cells[0].config.train.device).type == "cpu" else 1
+    # Of runs that are over, the device need not be there.
+    processes = available_cores() if cells[0].config.train.device == "cpu" else 1
     states = run_cells(list(cells), engine=pieces.engine(processes), watch=watch)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:

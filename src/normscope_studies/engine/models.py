@@ -233,6 +233,8 @@ def _training(config: LadderConfig) -> dict[str, Any]:
             keep_checkpoints=1,
             device=config.device,
             threads=1,
+            # Batches so small cost little, and many runs may share a machine.
+            input_workers=0,
         ),
     }
 

@@ -1,121 +1,32 @@
-"""Placement, optimiser and warm-up crossed, each at its own best rate: who needs a warm-up under which optimiser."""
+"""Who needs a warm-up under which optimiser: verdicts, claims and the page."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from normscope.compare.manifest import in_words
-from normscope.data.opening import TOY
 from normscope.evidence.estimates import plain_estimate, with_interval
-from normscope.evidence.judging import LEARNED_NATS, holm
-from normscope.optim import OptimizerConfig
+from normscope.evidence.judging import LEARNED_NATS, holm, learned
 from normscope.placement import named
-from normscope.report.words import joined
-from normscope.runs.config import replaced
-from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
+from normscope.report.words import counted, joined, percentage
+from normscope.tasks.language_model import LANGUAGE_MODEL
 
-from .engine.checks import check_defined_for, check_different, check_positive
-from .engine.claims import claim
-from .engine.discovery import About
-from .engine.figures import rates
-from .engine.ladders import Ladder, LadderArm, WarmupPair, climb, end_columns, gains_at_most, trained_by
-from .engine.models import LOSS, LadderConfig, language_model, settings_of
-from .engine.page import Claim, StudyFigure, StudyTable, table
-from .engine.pieces import Pieces
-from .engine.study import Findings, Study, scales
+from ..engine.claims import claim
+from ..engine.figures import rates
+from ..engine.ladders import Ladder, WarmupPair, climb_all, end_columns, gains_at_most, machines, trained_by
+from ..engine.models import LOSS
+from ..engine.page import Claim, StudyFigure, StudyTable, table
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
+from . import ABOUT
+from .config import SCALES, OptimizersConfig, arms, base_config
 
-ABOUT = About(
-    title="Placement, optimiser and warm-up, each at its own best rate",
-    question="Which placement needs a learning-rate warm-up under which optimiser, when each has the rate that suits "
-    "it best: in a Llama-like language model, under AdamW, Muon, Lion and SGD with momentum?",
-    help="Which placements need warm-up, by optimiser?",
-)
-
-
-PLACEMENTS = (
-    *("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "sub-ln", "residual", "rezero"),
-    *("lns", "hybrid-norm-star", "completep", "mhc"),
-)
-"""Post-LN and Pre-LN, and of each idea since the one that is used most."""
-
-LADDERS = MappingProxyType(
-    {
-        "adamw": (3e-4, 7e-4, 1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2, 7e-2),
-        "muon": (3e-4, 7e-4, 1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2, 7e-2),
-        "lion": (3e-5, 7.5e-5, 1.9e-4, 4.7e-4, 1.2e-3, 2.9e-3, 7.4e-3),
-        "sgd": (1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0),
-    }
-)
-"""Seven rates of each optimiser, two and a half times apart, SGD's three times: its best rates differ most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizersConfig(LadderConfig):
-    """Small decoders of the Llama preset, alike but for placement, optimiser and warm-up."""
-
-    placements: tuple[str, ...] = PLACEMENTS
-    optimizers: tuple[str, ...] = tuple(LADDERS)
-    warmup_updates: int = 12
-    best_rates: int = 3
-    """How many of the ladder's rates are trained with all seeds: those with the lowest losses."""
-    rates: int = 7
-    """Of an optimiser's ladder, from its lowest."""
-    updates: int = 120
-    needs_nats: float = 0.1
-    """A warm-up is needed where the best loss without it lies more than this above the best with it."""
-    text: str = "corpora/wikipedia_1000"
-    preset: str = "llama"
-    width: int = 48
-    ffn_width: int = 128
-    heads: int = 4
-    key_value_heads: int = 2
-    blocks: int = 8
-    weight_decay: float = 0.1
-    momentum: float = 0.9
-    """Of SGD."""
-
-    def __post_init__(self) -> None:
-        LadderConfig.__post_init__(self)
-        check_different(self, "placements", "optimizers")
-        if unknown := [name for name in self.optimizers if name not in LADDERS]:
-            raise ValueError(
-                f"optimizers: {', '.join(unknown)} has no ladder of rates; choose from {', '.join(LADDERS)}"
-            )
-        if not 1 <= self.best_rates <= self.rates <= len(LADDERS["adamw"]):
-            raise ValueError(
-                f"1 <= best_rates <= rates <= {len(LADDERS['adamw'])} must hold, got {self.best_rates} and {self.rates}"
-            )
-        check_positive(self, "needs_nats")
-        check_defined_for(self, "placements", model="decoder-only")
-
-    def ladder(self, optimizer: str) -> tuple[float, ...]:
-        """The optimiser's rates, rising."""
-        return LADDERS[optimizer][: self.rates]
-
-
-SCALES = scales(
-    OptimizersConfig,
-    smoke={
-        "placements": ("post-ln", "pre-ln"), "optimizers": ("adamw", "sgd"), "seeds": 2, "rates": 2, "best_rates": 1,
-        "updates": 4, "warmup_updates": 2, "text": TOY, "width": 16, "ffn_width": 24, "heads": 2, "key_value_heads": 1,
-        "blocks": 2, "sequence_length": 24, "batch_sequences": 4,
-    },
-    paper={
-        "ladder_seeds": 3, "updates": 20_000, "warmup_updates": 2_000, "text": "corpora/wikipedia", "width": 768,
-        "ffn_width": 2048, "heads": 12, "key_value_heads": 4, "blocks": 12, "sequence_length": 1024,
-        "batch_sequences": 32, "device": "auto",
-    },
-)  # fmt: skip
-"""Cost: smoke takes seconds; cpu 1,250 runs of some ten seconds of one core; paper, with models of 124 million
-parameters, as many runs of an hour of an accelerator."""
-
-
-_OptimizerPairs = Mapping[tuple[str, str], WarmupPair]
-"""By placement and optimiser."""
+_OptimizerPairs = Mapping[tuple[str, str, int], WarmupPair]
+"""By placement, optimiser and warm-up."""
 TITLES = {"adamw": "AdamW", "muon": "Muon", "lion": "Lion", "sgd": "SGD with momentum"}
 _SAID = (
     ("post-ln", True, "Xiong et al. 2020, section 3.2, of Adam and SGD"),
@@ -130,56 +41,59 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
     base = base_config(config)
     corpus = LANGUAGE_MODEL.open(base)
     parameters = sum(p.numel() for p in LANGUAGE_MODEL.build(base, corpus.tokeniser).parameters())
-    pairs = climb(arms(config, base, pieces.folder), config, pieces, best_rates=config.best_rates)
+    ladders = climb_all(
+        arms(config, base, pieces.folder),
+        config,
+        pieces,
+        best_rates=config.best_rates,
+        again_after=config.ladder_seeds,
+    )
+    pairs = {
+        (*key, warmup): WarmupPair(without=ladders[key, 0], warm=ladder)
+        for (key, warmup), ladder in ladders.items()
+        if warmup
+    }
     runs, unigram_nats = trained_by(pairs.values()), LANGUAGE_MODEL.chance_nats(corpus)
+    train, valid = (np.asarray(corpus.splits[name].tokens) for name in ("train", "valid"))
+    bigram = bigram_nats(train, valid)
     needs = all_needs(pairs, config.needs_nats, unigram_nats)
     return Findings(
-        conditions=conditions(config, unigram_nats, parameters, runs),
+        conditions=conditions(config, (unigram_nats, bigram), parameters, runs)
+        | {"machine": machines(ladders.values())},
         claims=claims(config, pairs, unigram_nats),
         figures=figures(config, pairs),
         tables=tables(config, pairs, needs),
         data={
             "unigram_nats": unigram_nats,
+            "bigram_nats": bigram,
             "pairings": [
                 {
                     "placement": placement,
                     "optimizer": optimizer,
-                    "verdict": str(needs[placement, optimizer]),
+                    "verdict": str(needs[placement, optimizer, warmup]),
                     "gain_nats": plain_estimate(pair.gain),
                     "without_warmup": _data(pair.without),
                     "with_warmup": _data(pair.warm),
                 }
-                for (placement, optimizer), pair in pairs.items()
+                for (placement, optimizer, warmup), pair in pairs.items()
             ],
             "runs": runs,
         },
     )
 
 
-def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
-    """What all runs share. Raises UserError for text that is not there."""
-    sizes = settings_of(config, "width", "ffn_width", "heads", "blocks")
-    return language_model(
-        config,
-        preset=config.preset,
-        sizes=sizes | {"attention": {"key_value_heads": config.key_value_heads}},
-        optimizer=OptimizerConfig(weight_decay=config.weight_decay),
-    )
+def bigram_nats(train: NDArray[Any], valid: NDArray[Any]) -> float:
+    """Loss of a model that knows how often each token follows each: counts of `train`, smoothed by Witten and Bell.
 
-
-def arms(config: OptimizersConfig, base: LanguageModelRunConfig, folder: Path) -> dict[tuple[str, str], LadderArm]:
-    """Every placement under every optimiser; SGD alone has momentum."""
-    made = {}
-    for placement in config.placements:
-        for optimizer in config.optimizers:
-            momentum = {"optimizer__momentum": config.momentum} if optimizer == "sgd" else {}
-            made[placement, optimizer] = LadderArm(
-                base=replaced(base, optimizer__name=optimizer, **momentum),
-                placement=placement,
-                folder=folder,
-                peak_lrs=config.ladder(optimizer),
-            )
-    return made
+    A token's successors share what is left of one by their frequencies: the more different ones it had, the more.
+    """
+    size = int(max(train.max(), valid.max())) + 1
+    follows = np.zeros((size, size))
+    np.add.at(follows, (train[:-1], train[1:]), 1.0)
+    alone = (np.bincount(train, minlength=size) + 1.0) / (len(train) + size)
+    seen, different = follows.sum(1, keepdims=True), np.maximum((follows > 0).sum(1, keepdims=True), 1)
+    shares = (follows + different * alone) / (seen + different)
+    return float(-np.log(shares[valid[:-1], valid[1:]]).mean())
 
 
 class Need(StrEnum):
@@ -192,7 +106,7 @@ class Need(StrEnum):
     UNLEARNED = "did not learn"
 
 
-def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) -> dict[tuple[str, str], Need]:
+def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) -> dict[tuple[str, str, int], Need]:
     """By the interval of each gain: above `needs_nats`, above 0, below `needs_nats`, or across an edge.
 
     Intervals are corrected for how many pairs there are. A gain that is certain and below `needs_nats` is one; so is
@@ -221,8 +135,8 @@ def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float
         if placement not in config.placements:
             continue
         title = named(placement).title
-        holds = {TITLES[optimizer]: pairs[placement, optimizer] for optimizer in config.optimizers}
-        does_not = {TITLES[optimizer]: at_most[placement, optimizer] for optimizer in config.optimizers}
+        holds = {_named(config, *key[1:]): pair for key, pair in pairs.items() if key[0] == placement}
+        does_not = {_named(config, *key[1:]): answer for key, answer in at_most.items() if key[0] == placement}
         unlearned = [setting for setting, pair in holds.items() if not pair.learned(unigram_nats)]
         made.append(
             claim(
@@ -240,10 +154,11 @@ def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float
             )
         )
     if {"adamw", "muon"} <= set(config.optimizers):
+        best = {(name, of): best_ladder(pairs, name, of) for name in config.placements for of in ("adamw", "muon")}
         less = {
-            named(name).title: pairs[name, "adamw"].better.less(pairs[name, "muon"].better)
+            named(name).title: best[name, "adamw"].less(best[name, "muon"])
             for name in config.placements
-            if pairs[name, "adamw"].learned(unigram_nats) or pairs[name, "muon"].learned(unigram_nats)
+            if any(learned(best[name, of].mean_nats, unigram_nats) for of in ("adamw", "muon"))
         }
         made.append(
             claim(
@@ -257,6 +172,22 @@ def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float
             )
         )
     return made
+
+
+def best_ladder(pairs: _OptimizerPairs, placement: str, optimizer: str) -> Ladder:
+    """The one of all its warm-ups whose mean is lowest."""
+    own = (pair.better for key, pair in pairs.items() if key[:2] == (placement, optimizer))
+    return min(own, key=lambda one: one.mean_nats)
+
+
+def _named(config: OptimizersConfig, optimizer: str, warmup: int) -> str:
+    return f"{TITLES[optimizer]}, warm-up of {percentage(warmup / config.updates, 0)}"
+
+
+def _ladders(config: OptimizersConfig, pairs: _OptimizerPairs, placement: str, optimizer: str) -> list[Ladder]:
+    """Without warm-up, with the short one, and with the long one."""
+    short, long = (pairs[placement, optimizer, warmup] for warmup in config.warmups[1:])
+    return [short.without, short.warm, long.warm]
 
 
 def _decided_by(family: int, unlearned: Sequence[str]) -> str:
@@ -273,9 +204,11 @@ def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigur
             caption="Mean over the seeds of the ladder with their range; a run that did not stay finite counts as its "
             "loss at initialisation.",
             panels=[
-                rates(named(placement).title, {"no warm-up": pair.without, "warm-up": pair.warm})
+                rates(
+                    named(placement).title,
+                    dict(zip(_words(config), _ladders(config, pairs, placement, optimizer), strict=True)),
+                )
                 for placement in config.placements
-                for pair in [pairs[placement, optimizer]]
             ],
             told=f"Last loss over the peak rate under {TITLES[optimizer]}",
             wide=True,
@@ -284,30 +217,40 @@ def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigur
     ]
 
 
-def tables(config: OptimizersConfig, pairs: _OptimizerPairs, needs: Mapping[tuple[str, str], Need]) -> list[StudyTable]:
-    """The one that a practitioner pins to the wall: who needs a warm-up; then where the runs of each optimiser end."""
+def _words(config: OptimizersConfig) -> tuple[str, ...]:
+    return "no warm-up", *(f"warm-up of {warmup:,}" for warmup in config.warmups[1:])
 
-    def cell(placement: str, optimizer: str) -> str:
-        return f"{needs[placement, optimizer]}: {with_interval(pairs[placement, optimizer].gain, 2)}"
+
+def tables(
+    config: OptimizersConfig, pairs: _OptimizerPairs, needs: Mapping[tuple[str, str, int], Need]
+) -> list[StudyTable]:
+    """The one that a practitioner pins to the wall: who needs a warm-up; then where the runs of each optimiser end."""
+    columns = [(optimizer, warmup) for optimizer in config.optimizers for warmup in config.warmups[1:]]
+
+    def cell(*key: Any) -> str:
+        return f"{needs[key]}: {with_interval(pairs[key].gain, 2)}"
 
     wall = StudyTable(
         title="Who needs a warm-up: verdict, and by how many nats the runs without it end above those with it, each at "
         "its own best rate",
-        columns=("placement", *(TITLES[optimizer] for optimizer in config.optimizers)),
+        columns=("placement", *(_named(config, *column) for column in columns)),
         rows=[
-            (named(placement).title, *(cell(placement, optimizer) for optimizer in config.optimizers))
+            (named(placement).title, *(cell(placement, *column) for column in columns))
             for placement in config.placements
         ],
     )
     ends = [
         table(
             f"{TITLES[optimizer]}: mean last loss in nats at the best rate (* the ladder's first or last), the "
-            "sensitivity over the ladder, and how many of its runs did not stay finite; without warm-up and with",
+            "sensitivity over the ladder, and how many of its runs did not stay finite; by warm-up",
             sorted(
-                [(named(placement).title, pairs[placement, optimizer]) for placement in config.placements],
-                key=lambda row: row[1].better.mean_nats,
+                [(named(name).title, _ladders(config, pairs, name, optimizer)) for name in config.placements],
+                key=lambda row: min(one.mean_nats for one in row[1]),
             ),
-            [("placement", lambda row: row[0]), *end_columns(lambda row: row[1], [("lost", lambda one: one.lost)])],
+            [
+                ("placement", lambda row: row[0]),
+                *end_columns(lambda row: row[1], [("lost", lambda one: one.lost)], words=_words(config)),
+            ],
         )
         for optimizer in config.optimizers
     ]
@@ -315,9 +258,9 @@ def tables(config: OptimizersConfig, pairs: _OptimizerPairs, needs: Mapping[tupl
 
 
 def conditions(
-    config: OptimizersConfig, unigram_nats: float, parameters: int, runs: Mapping[str, Any]
+    config: OptimizersConfig, baselines: tuple[float, float], parameters: int, runs: Mapping[str, Any]
 ) -> dict[str, str]:
-    """How the runs were made."""
+    """How the runs were made. baselines: the losses of models that know the frequencies of tokens, and of pairs."""
     ladders = "; ".join(
         f"{TITLES[name]} {', '.join(f'{lr:g}' for lr in config.ladder(name))}" for name in config.optimizers
     )
@@ -328,12 +271,13 @@ def conditions(
         "parameters under Pre-LN, those of other placements differ by what is their own",
         "weights": "N(0, 0.02²) for all, times the gains of the placement",
         "text": f"{config.batch_sequences} sequences of {config.sequence_length} tokens a batch; unigram baseline "
-        f"{unigram_nats:.3f}",
+        f"{baselines[0]:.3f}, bigram baseline {baselines[1]:.3f}",
         "training": f"{config.updates:,} updates, weight decay {config.weight_decay:g} of matrices and embeddings, "
         f"gradients not clipped, momentum {config.momentum:g} of SGD; full rate to update {config.warmup_updates}, "
-        f"then in a straight line to 0, and a warm-up of {config.warmup_updates} updates or none",
-        "rates": f"{ladders}. {config.climbing} on the ladder, then {config.seeds} at its best {config.best_rates} "
-        "rates",
+        f"then in a straight line to 0, and a warm-up of {config.short_warmup_updates} updates, of "
+        f"{config.warmup_updates} or none; products in {config.precision}",
+        "rates": f"{ladders}. {config.climbing} on the ladder, then {config.seeds} others at its best "
+        f"{counted(config.best_rates, 'rate')}",
         "verdict": f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; gains from it: "
         f"above 0; does not: below {config.needs_nats:g}; else undecided; all corrected by Holm for how many pairs "
         f"there are. A pair learned where the better of its runs ends more than {LEARNED_NATS:g} nats below the "

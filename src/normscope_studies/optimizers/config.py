@@ -1,0 +1,133 @@
+"""What the study trains: placements, optimisers and their ladders of rates, warm-ups, sizes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from normscope.data.opening import TOY
+from normscope.optim import OptimizerConfig
+from normscope.runs.config import replaced
+from normscope.tasks.language_model import LanguageModelRunConfig
+
+from ..engine.checks import check_defined_for, check_different, check_positive
+from ..engine.ladders import LadderArm
+from ..engine.models import LadderConfig, language_model, settings_of
+from ..engine.study import scales
+
+PLACEMENTS = (
+    *("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "sub-ln", "residual", "rezero"),
+    *("lns", "hybrid-norm-star", "completep", "mhc"),
+)
+"""Post-LN and Pre-LN, and of each idea since the one that is used most."""
+
+LADDERS = MappingProxyType(
+    {
+        "adamw": (3e-4, 7e-4, 1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2, 7e-2),
+        "muon": (3e-4, 7e-4, 1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2, 7e-2),
+        "lion": (3e-5, 7.5e-5, 1.9e-4, 4.7e-4, 1.2e-3, 2.9e-3, 7.4e-3),
+        "sgd": (1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0),
+    }
+)
+"""Seven rates of each optimiser, two and a half times apart, SGD's three times: its best rates differ most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizersConfig(LadderConfig):
+    """Small decoders of the Llama preset, alike but for placement, optimiser and warm-up."""
+
+    placements: tuple[str, ...] = PLACEMENTS
+    optimizers: tuple[str, ...] = tuple(LADDERS)
+    warmup_updates: int = 12
+    short_warmup_updates: int = 2
+    """Of as many runs more."""
+    best_rates: int = 3
+    """How many of the ladder's rates are trained with all seeds, none of which climbed: those of the lowest losses."""
+    rates: int = 7
+    """Of an optimiser's ladder, from its lowest."""
+    updates: int = 120
+    needs_nats: float = 0.1
+    """A warm-up is needed where the best loss without it lies more than this above the best with it."""
+    text: str = "corpora/wikipedia_1000"
+    preset: str = "llama"
+    width: int = 48
+    ffn_width: int = 128
+    heads: int = 4
+    key_value_heads: int = 2
+    blocks: int = 8
+    weight_decay: float = 0.1
+    momentum: float = 0.9
+    """Of SGD."""
+    precision: str = "auto"
+    """Of products, as `train.precision`."""
+
+    def __post_init__(self) -> None:
+        LadderConfig.__post_init__(self)
+        check_different(self, "placements", "optimizers")
+        if unknown := [name for name in self.optimizers if name not in LADDERS]:
+            raise ValueError(
+                f"optimizers: {', '.join(unknown)} has no ladder of rates; choose from {', '.join(LADDERS)}"
+            )
+        if not 1 <= self.best_rates <= self.rates <= len(LADDERS["adamw"]):
+            raise ValueError(
+                f"1 <= best_rates <= rates <= {len(LADDERS['adamw'])} must hold, got {self.best_rates} and {self.rates}"
+            )
+        if not 0 < self.short_warmup_updates < self.warmup_updates:
+            raise ValueError(
+                f"short_warmup_updates must lie between 0 and warmup_updates={self.warmup_updates}, got "
+                f"{self.short_warmup_updates}"
+            )
+        check_positive(self, "needs_nats")
+        check_defined_for(self, "placements", model="decoder-only")
+
+    @property
+    def warmups(self) -> tuple[int, ...]:
+        """None, the short one and the long one."""
+        return 0, self.short_warmup_updates, self.warmup_updates
+
+    def ladder(self, optimizer: str) -> tuple[float, ...]:
+        """The optimiser's rates, rising."""
+        return LADDERS[optimizer][: self.rates]
+
+
+SCALES = scales(
+    OptimizersConfig,
+    smoke={
+        "placements": ("post-ln", "pre-ln"), "optimizers": ("adamw", "sgd"), "seeds": 2, "rates": 2, "best_rates": 1,
+        "updates": 4, "warmup_updates": 2, "short_warmup_updates": 1, "text": TOY, "width": 16, "ffn_width": 24,
+        "heads": 2, "key_value_heads": 1, "blocks": 2, "sequence_length": 24, "batch_sequences": 4,
+    },
+    paper={
+        "ladder_seeds": 3, "updates": 20_000, "warmup_updates": 2_000, "short_warmup_updates": 400,
+        "text": "corpora/wikipedia", "width": 768, "ffn_width": 2048, "heads": 12, "key_value_heads": 4, "blocks": 12,
+        "sequence_length": 1024, "batch_sequences": 32, "device": "auto",
+    },
+)  # fmt: skip
+"""Cost: smoke takes seconds; cpu 2,300 runs of some ten seconds of one core; paper, with models of 124 million
+parameters, as many runs of an hour of an accelerator."""
+
+
+def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
+    """What all runs share. Raises UserError for text that is not there."""
+    sizes = settings_of(config, "width", "ffn_width", "heads", "blocks")
+    made = language_model(
+        config,
+        preset=config.preset,
+        sizes=sizes | {"attention": {"key_value_heads": config.key_value_heads}},
+        optimizer=OptimizerConfig(weight_decay=config.weight_decay),
+    )
+    return replaced(made, train__precision=config.precision)
+
+
+def arms(config: OptimizersConfig, base: LanguageModelRunConfig, folder: Path) -> dict[tuple[str, str], LadderArm]:
+    """Every placement under every optimiser; SGD alone has momentum."""
+    made = {}
+    for placement in config.placements:
+        for optimizer in config.optimizers:
+            momentum = {"optimizer__momentum": config.momentum} if optimizer == "sgd" else {}
+            made[placement, optimizer] = LadderArm(
+                base=replaced(base, optimizer__name=optimizer, **momentum),
+                placement=placement,
+                folder=folder,
+                peak_lrs=config.ladder(optimizer),
+            )
+    return made
