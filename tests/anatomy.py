@@ -24,9 +24,9 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_352,
-    "lines of normscope": 68_616,
-    "files": 550,
+    "lines": 86_422,
+    "lines of normscope": 68_686,
+    "files": 551,
     "import lines, %": 6.75,
     "public nouns": 849,
     "homonyms": 25,

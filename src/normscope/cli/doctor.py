@@ -13,6 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import UserError, place_in_user_code
+from .annotations import FORMATS, annotations
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
@@ -88,6 +89,14 @@ def doctor(
             "trainer_state.json, TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed.",
         ),
     ] = None,
+    annotate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="Print each finding as a line for other programs too: github (annotations of a workflow), or gcc "
+            "(file:line: severity: message, for editors).",
+        ),
+    ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List all rules and exit.")] = False,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -106,6 +115,11 @@ def doctor(
         _list_rules()
         return
     _check(fail_on, rate)
+    if annotate is not None and (annotate not in FORMATS or target is None or as_json == _STDOUT):
+        raise UserError(
+            f"--annotate {annotate}: choose one of {', '.join(FORMATS)}, for a TARGET, and without --json -, which has "
+            "the output to itself"
+        )
     for option, given, least in (
         ("--tokens", tokens, 2),
         ("--sequences", sequences, 1),
@@ -169,6 +183,8 @@ def doctor(
     holder = f"{place} has" if place.endswith(".py") else "a Python file of yours builds the model and has"
     needs = f", once {holder} batches()" if found.batches is None else ""
     _write(replace(diagnosis, asked=shlex.join([target, *named]), probe_needs=needs), html, as_json, history)
+    for line in annotations(diagnosis.findings, target, annotate) if annotate is not None else ():
+        typer.echo(line)
     if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (history and _as_bad_as(fail_on, history.severity)):
         raise typer.Exit(1)
 
