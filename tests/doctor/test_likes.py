@@ -1,6 +1,7 @@
 """Likes beside likes: what is odd is named with block and factor, and laws of depth are left alone."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from normscope.doctor.lint.checks.likes import uneven_blocks
 from normscope.doctor.lint.likes import odd_ones, repeated
 from normscope.doctor.lint.patient import Patient
 from normscope.doctor.observe.examine import examined
+from normscope.doctor.predict import with_predictions
 from normscope.doctor.result import Severity
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 
@@ -160,3 +162,20 @@ def test_factors_that_a_placement_gives_one_block_are_left_alone(placement):
     stacks, observed = examined(model, (source, layouts[0], target, layouts[1]))
     found = Patient(model=model, stacks=stacks, observed=observed, dtype=torch.float32)
     assert list(uneven_blocks.check(found)) == []
+
+
+@pytest.mark.parametrize(("measured", "named"), [(1.0, False), (30.0, True)])
+def test_gradients_that_are_alike_are_not_named_where_theory_is_odd(measured, named):
+    """LongT5's first attention, of which theory says a twelfth of what is measured in all four blocks."""
+    looked = patient(multiplied("embedding.weight", 1.0))
+    (stack,) = with_predictions(looked.stacks, looked.observed)
+    first, *others = stack.sublayers
+    seen = replace(first.measured, gradient_norm=first.measured.gradient_norm * measured)
+    theory = [norm / (1 if place or named else 30) for place, norm in enumerate(stack.predicted.gradient_norm)]
+    stack = replace(
+        stack,
+        sublayers=(replace(first, measured=seen), *others),
+        predicted=replace(stack.predicted, gradient_norm=tuple(theory)),
+    )
+    found = list(uneven_blocks.check(replace(looked, stacks=(stack,))))
+    assert bool(found) == named

@@ -316,3 +316,79 @@ def test_streams_that_begin_as_views_of_one_value_are_joined_by_the_first_sum_to
     found = seen(ByEinsum(), torch.randint(VOCABULARY, (2, 5)))
     assert [(stack.streams, len(stack.sublayers)) for stack in found.stacks] == [(3, 6)]
     assert [finding.id for finding in found.findings if finding.severity == "error"] == []
+
+
+class BufferedScaling(nn.Module):
+    """LayerNorm scaling with 1/√l in a buffer, whose first entry is 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.arange(1.0, 5.0).rsqrt())
+        joins = [self.joined(block) for block in range(4)]
+        self.inner = Model(lambda: Stack(blocks=[Block((join, join)) for join in joins], final=1))
+
+    def joined(self, block: int) -> Callable[..., Tensor]:
+        return lambda x, f, norm: x + f(norm(x) * self.scale[block])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.inner(ids)
+
+
+def test_a_number_in_a_buffer_is_that_of_the_formula_whatever_the_order_of_hashes():
+    torch.manual_seed(0)
+    found = seen(BufferedScaling(), torch.randint(VOCABULARY, (2, 7)))
+    assert {(one.placement, one.confidence) for one in found.stacks[0].sublayers} == {("lns", "sure")}
+    assert found.verdict == "healthy"
+
+
+class InPlace(nn.LayerNorm):
+    """Writes into its input, which the skip path reads after it (nano-vllm 170)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mul_(torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)) * self.weight
+
+
+def test_a_norm_that_overwrites_its_input_is_named():
+    model = Model(lambda: Stack(pre, pre, blocks=3, final=1))
+    for block in model.encoder.blocks:
+        block.norms[1] = InPlace(WIDTH)
+    (found,) = [one for one in seen(model).findings if one.id == "no-gradient"]
+    assert (found.severity, found.where.split(", ")[0]) == ("error", "encoder.blocks.0.norms.1")
+    assert "modified by an inplace operation" in found.message
+    assert "no-gradient" not in said(seen(Model(lambda: Stack(pre, pre, blocks=3, final=1))))
+
+
+def test_of_a_pass_without_autograd_the_structure_is_told_and_no_health():
+    model = Model(lambda: Stack(pre, pre, blocks=3, final=1))
+    usual = model.forward
+    model.forward = torch.no_grad()(usual)
+    found = seen(model)
+    assert [(one.id, one.severity) for one in found.findings] == [("no-gradient", "info")]
+    assert (found.stacks[0].placement, found.measured.gradient_norms) == ("pre-ln", {})
+    assert "healthy" not in str(found)
+    model.forward = usual
+    assert "healthy" in str(seen(model))
+
+
+class TwoEnds(nn.Module):
+    """Its first output knows of the table alone, which attention reads too; the blocks' own stands beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Model(lambda: Stack(pre, pre, blocks=3, final=1))
+        self.places = nn.Embedding(7, WIDTH)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        places = self.places(torch.arange(7)).expand(len(ids), -1, -1)
+        x = self.inner.embedding(ids)
+        for block in self.inner.encoder.blocks:
+            x = x + block.f[0](block.norms[0](x) + places)
+            x = x + block.f[1](block.norms[1](x))
+        return places, self.inner.projection(x)
+
+
+def test_a_table_that_a_branch_reads_too_is_no_bias_of_it():
+    """Deformable DETR's queries, on which the first output's loss depends and the blocks' weights do not."""
+    torch.manual_seed(0)
+    ids = torch.randint(VOCABULARY, (2, 7))
+    assert "dead-sublayer" not in said(seen(TwoEnds(), ids, loss=lambda output: output[0].square().mean()))

@@ -19,6 +19,7 @@ from doctor import (
     test_lint_signal,
     test_lint_structure,
     test_nonfinite,
+    test_not_misread,
     test_queries_keys,
 )
 from normscope.doctor.lint import checks
@@ -36,6 +37,7 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "dead-sublayer": test_lint_signal.test_a_branch_without_gradient,
     "nonfinite-weights": test_nonfinite.test_one_entry_is_found_by_name_and_the_structure_is_told,
     "nonfinite-gradient": test_lint_signal.test_gradients_that_overflow,
+    "no-gradient": test_not_misread.test_a_norm_that_overwrites_its_input_is_named,
     "saturated-gate": test_lint_signal.test_saturated_gates,
     "weight-decay-on-norms": test_lint_numbers.test_weight_decay_on_norms,
     "optimizer-unlike-others": test_lint_numbers.test_a_block_that_the_optimiser_treats_otherwise,

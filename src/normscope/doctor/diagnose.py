@@ -15,6 +15,7 @@ from .identify.stacks import as_stacks
 from .lint.linter import asked_rules, lint
 from .lint.patient import Loading, Patient, are_trained
 from .observe.examine import examined, examined_without_gradients
+from .observe.gradients import NoGradient
 from .observe.parameters import nonfinite_weights, read_as_zero
 from .predict import with_predictions
 from .record import ModelMeasurements
@@ -80,16 +81,20 @@ def diagnose(
     that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a rate that is not positive.
     """
     watch("streams and gradients", 0, 1)
-    nonfinite = nonfinite_weights(model)
+    nonfinite, no_gradient = nonfinite_weights(model), ""
+    trained = are_trained(model, loading)
     if nonfinite:
         with read_as_zero(model, nonfinite):
             stacks, measured = examined_without_gradients(model, batch)
     else:
-        stacks, measured = examined(model, batch, loss_of_output(loss, batch), rewire=are_trained(model, loading))
+        try:
+            stacks, measured = examined(model, batch, loss_of_output(loss, batch), rewire=trained)
+        except NoGradient as error:
+            no_gradient = str(error)
+            stacks, measured = examined_without_gradients(model, batch)
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
-    trained = are_trained(model, loading)
     advice = None
-    if advise and not nonfinite:
+    if advise and not nonfinite and not no_gradient:
         wanted_rate = wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate
         advice = advised(
             model,
@@ -104,7 +109,7 @@ def diagnose(
         advice = replace(advice, wanted_warmup_updates=wanted_warmup_updates)
     watch("prediction", 0, 1)
     # The theory is of random weights, and has nothing to say of others.
-    if not trained and not nonfinite:
+    if not trained and not nonfinite and not no_gradient:
         stacks = with_predictions(stacks, measured)
     patient = Patient(
         model=model,
@@ -116,6 +121,7 @@ def diagnose(
         wanted_placement=wanted_placement,
         clip_norm=clip_norm,
         nonfinite=nonfinite,
+        no_gradient=no_gradient,
         advice=advice,
     )
     watch("rules", 0, 1)

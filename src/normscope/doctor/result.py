@@ -31,6 +31,10 @@ UNKNOWN_WIRING = "unknown-wiring"
 """The rule that speaks of formulas that no registered placement has."""
 
 
+NO_GRADIENT = "no-gradient"
+"""The rule that speaks of a model that cannot be trained as it is run."""
+
+
 class Health(StrEnum):
     """The worst severity among the findings, in a word."""
 

@@ -171,9 +171,11 @@ class _Maker:
         return []
 
     def _sum(self, items: list[tuple[Factor, _NormalForm]]) -> _NormalForm | None:
-        if not items or (len(items) == 1 and items[0][0] == _ONE):
+        # A buffer that holds 1 may stand there too, as the first of LayerNorm scaling.
+        if not items or (len(items) == 1 and _agree(items[0][0], _ONE)):
             return items[0][1] if items else None
-        keys = [(part.structure, factor.origin.name, factor.vector) for factor, part in items]
+        # A buffer's number stands where a formula's constant does.
+        keys = [(part.structure, max(factor.origin, Origin.BUFFER), factor.vector) for factor, part in items]
         order = sorted(range(len(items)), key=lambda n: keys[n])
         factors, parts = (tuple(items[n][which] for n in order) for which in (0, 1))
         structure = hash(("sum", *(keys[n] for n in order)))

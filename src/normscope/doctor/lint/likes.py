@@ -169,15 +169,20 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne]:
 
 
 def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne]:
-    """Sub-layers whose measured gradient over theory's is unlike that of their kind in the other blocks."""
+    """Sub-layers whose measured gradient over theory's is unlike that of their kind in the other blocks.
+
+    Where the gradients themselves are alike it is theory that stands out, and not the sub-layer.
+    """
     if stack.predicted is None:
         return []
     found = []
     theory = {id(one): norm for one, norm in zip(stack.sublayers, stack.predicted.gradient_norm, strict=True) if norm}
     for likes in likes_of(stack):
         known = [one for one in likes if id(one) in theory]
-        ratios = [(one.measured.gradient_norm or 0.0) / theory[id(one)] for one in known]
-        found += odd_ones([one.name for one in known], ratios, apart=apart)
+        names, norms = [one.name for one in known], [one.measured.gradient_norm or 0.0 for one in known]
+        ratios = [norm / theory[id(one)] for one, norm in zip(known, norms, strict=True)]
+        own = {one.name for one in odd_ones(names, norms, apart=math.sqrt(apart))}
+        found += [one for one in odd_ones(names, ratios, apart=apart) if one.name in own]
     return [one for one in found if one.size]
 
 

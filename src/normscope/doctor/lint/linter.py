@@ -72,6 +72,7 @@ RULES: tuple[Rule, ...] = (
     likes.precision_unlike_others,
     signal.dead_sublayers,
     signal.nonfinite_gradients,
+    signal.no_gradient,
     streams.amplified_stream,
     streams.faded_stream,
     streams.drifting_stream,

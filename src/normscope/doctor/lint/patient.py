@@ -46,6 +46,8 @@ class Patient:
 
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their place."""
+    no_gradient: str = ""
+    """Why none can be taken of the forward pass, as a clause; "" where one was."""
     advice: Advice | None = None
     """On its learning rate; None where it was not asked for."""
     measured: bool = True

@@ -18,7 +18,7 @@ from .attention import with_attention
 from .gradients import Backward, backward, with_opening
 from .norms import norm_gains
 from .parameters import flat_gates, tables_and_outputs
-from .path import added_again, random_factors
+from .path import added_again, random_factors, writers
 from .rewired import rewired_loss_nats
 from .streams import measured_stacks
 
@@ -107,6 +107,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
             output_matrices=output_matrices,
             added_again=added_again(model, graph, streams),
             random_factors=random_factors(graph),
+            writers=writers(graph),
         ),
         written=[tensor for tensor, _ in graph.trace.written],
     )

@@ -17,6 +17,10 @@ from ..trace.forward import main_tensor, named_in, tensors_in
 # N = tokens, V = classes
 
 
+class NoGradient(ValueError):
+    """A forward pass of which no gradient can be taken, whatever the loss and the batch are; the message says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backward:
     """What a forward and a backward pass showed; fields as in `ModelMeasurements`."""
@@ -49,10 +53,13 @@ def backward(
     written: tensors that `run` writes into, whose values are put back. tokens: those of the input that hold indices.
 
     Raises ValueError where the pass or the loss raises, and for a loss that is not one finite number, or on which no
-    trainable parameter has an influence that autograd knows of. Frozen parameters have no gradient norm.
+    trainable parameter has an influence that autograd knows of; NoGradient where the pass keeps autograd out, or
+    overwrites what it needs. Frozen parameters have no gradient norm.
     """
     with left_unchanged(model, written), torch.enable_grad():
         output = _attempt("the forward pass", run)
+        if _keeps_autograd_out(model, output):
+            raise NoGradient(WITHOUT_AUTOGRAD)
         value, is_stand_in = loss_of(output, loss)
         scores = main_tensor(output)
         classes, deviation = _logits(scores, named_in(output, "logits") is not None, widths)
@@ -77,11 +84,21 @@ def backward(
     )
 
 
+WITHOUT_AUTOGRAD = "the forward pass runs under torch.no_grad or inference_mode, or detaches all that it returns"
+
+
+def _keeps_autograd_out(model: nn.Module, output: Any) -> bool:
+    """Whether nothing of the output knows of the weights, though some of them are trained."""
+    tensors = tensors_in(output, inside_objects=False)
+    return any(p.requires_grad for p in model.parameters()) and not any(t.requires_grad for t in tensors)
+
+
 def _attempt(what: str, run: Callable[[], Any]) -> Any:
     try:
         return run()
     except Exception as error:
-        raise ValueError(f"{what} raised {type(error).__name__}: {error}") from error
+        kind = NoGradient if "modified by an inplace operation" in str(error) else ValueError
+        raise kind(f"{what} raised {type(error).__name__}: {error}") from error
 
 
 def loss_of(output: Any, loss: Callable[[Any], Tensor] | None) -> tuple[Tensor, bool]:

@@ -2,6 +2,7 @@
 branches out for ever by a factor of 0 that is a number in the code or a buffer, which no training changes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -100,6 +101,21 @@ def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
         elif multiplies and any(graph.depends(result, value.number) for result in graph.trace.results):
             found.append((value.modules[-1] if value.modules else "", value.number))
     return tuple(found)
+
+
+def writers(graph: Graph) -> tuple[str, ...]:
+    """The innermost modules that change data in place, but for sums, as of a branch into its stream."""
+    found = [
+        value.modules[-1]
+        for value in graph.values
+        if value.modules and value.is_data and value.call is not None and _is_in_place(value.call.function)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _is_in_place(function: Any) -> bool:
+    schema = getattr(function, "_schema", None)
+    return schema is not None and schema.is_mutable and schema.name not in ("aten::add_", "aten::copy_")
 
 
 NOTHING = 1e-12

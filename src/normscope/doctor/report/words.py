@@ -6,7 +6,7 @@ from itertools import groupby
 
 from ...report.words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
 from ..record import ModelMeasurements, Stack, StreamConnection, Sublayer
-from ..result import Finding, Health, Record, Severity
+from ..result import NO_GRADIENT, Finding, Health, Record, Severity
 from .advice_words import rate_headline, rate_step, speaks_against
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -98,7 +98,8 @@ def verdict_words(diagnosis: Record) -> str:
     found = tally(diagnosis.findings)
     if diagnosis.verdict in (Health.WARNINGS, Health.ERRORS):
         return found
-    word = "no error or warning" if speaks_against(diagnosis.advice) else "healthy"
+    bare = speaks_against(diagnosis.advice) or any(one.id == NO_GRADIENT for one in diagnosis.findings)
+    word = "no error or warning" if bare else "healthy"
     if diagnosis.stacks and all(math.isnan(stack.end_square) for stack in diagnosis.stacks):
         word = "nothing wrong in the structure"  # of weights nothing is known
     if diagnosis.verdict is Health.UNKNOWN:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import torch
 
+from ...observe.gradients import WITHOUT_AUTOGRAD
 from ...observe.path import IN_CODE
 from ...record import OutputMatrix, Sublayer
-from ...result import Severity
+from ...result import NO_GRADIENT, Severity
 from ..patient import (
     Patient,
     branch_names,
@@ -49,7 +50,7 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     read = [place for place in places if place.measured.reaches_output and not is_shut_by_gate(place)]
     yield from _shut(read, len(places))
     read = [place for place in read if not place.measured.shut_by]
-    constant = [place for place in read if _is_constant(patient, place)]
+    constant = [place for place in read if place.measured.reaches_loss and _is_constant(patient, place)]
     shut = [gain.name for gain in patient.observed.norm_gains if gain.constant and gain.total == 0]
     if constant:
         yield Fault(
@@ -182,6 +183,34 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Fault]:
             message=", and ".join(seen),
             fix="look for 0/0 in norms, for a softmax over nothing but masked places, and for values beyond "
             f"{str(patient.dtype).removeprefix('torch.')}'s largest, {torch.finfo(patient.dtype).max:.3g}",
+        )
+
+
+@rule(
+    NO_GRADIENT,
+    Severity.ERROR,
+    title="a forward pass of which no gradient can be taken",
+    why="Such a model can be run, and not be trained. What can be said without a gradient is said all the same.",
+    reference="github.com/GeeeekExplorer/nano-vllm/issues/170: a norm that writes into its input, which the skip "
+    "path still needs",
+)
+def no_gradient(patient: Patient) -> Iterator[Fault]:
+    """An operation in place on what the backward pass needs; a pass without autograd is a note, for it may be meant."""
+    if patient.no_gradient == WITHOUT_AUTOGRAD:
+        yield Fault(
+            severity=Severity.INFO,
+            where="",
+            message=f"{WITHOUT_AUTOGRAD}: nothing in it can be trained",
+            fix="nothing in a model that only generates; else take the no_grad, detach or .data away",
+        )
+    elif patient.no_gradient:
+        writers = patient.observed.writers
+        yield Fault(
+            where=listed(writers),
+            message="an operation in place overwrites what the backward pass needs"
+            + (f"; {listed(writers)} write{'s' if len(writers) == 1 else ''} into data" if writers else "")
+            + f". {patient.no_gradient.partition(' Hint:')[0]}",
+            fix="make a new tensor, x = x * y for x.mul_(y), above all in norms, whose input the skip path reads",
         )
 
 
