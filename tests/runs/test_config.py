@@ -92,6 +92,8 @@ def test_the_written_configuration_names_every_setting() -> None:
             "optimizer.warmup_updates=4",
             "unknown key 'optimizer.warmup_updates'; did you mean 'schedule.warmup_updates'?",
         ),
+        ("optimizer.schedule=cosin", "unknown key 'optimizer.schedule'; did you mean schedule.decay=cosine?"),
+        ("schedule.shape=wds", "unknown key 'schedule.shape'; did you mean schedule.decay=wsd?"),
         ("placement=post-ln", "unknown key 'placement'; did you mean 'model.placement'?"),
         ("lr=0.1", "unknown key 'lr'"),
         ("data.zzzzqqqq=0.1", "unknown key 'data.zzzzqqqq'; known keys: data.corpus, data.toy_pairs, data.max_tokens"),

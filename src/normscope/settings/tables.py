@@ -124,6 +124,11 @@ def spelled(value: str, allowed: Iterable[str]) -> str:
     return value if value in names else next((one for one in names if _letters(one) == _letters(value)), value)
 
 
+def near(value: str, names: list[str]) -> list[str]:
+    """The nearest of the names, if one is near."""
+    return difflib.get_close_matches(spelled(value, names), names, n=1)
+
+
 def _letters(name: str) -> str:
     return re.sub(r"[\s_-]", "", name.lower())
 
@@ -146,8 +151,8 @@ def check_choice(name: str, value: object, allowed: Iterable[str], *, otherwise:
     names = list(allowed)
     if value in names:
         return
-    near = difflib.get_close_matches(spelled(value, names), names, n=1) if isinstance(value, str) else []
-    meant = f"; did you mean {near[0]!r}?" if near else ""
+    close = near(value, names) if isinstance(value, str) else []
+    meant = f"; did you mean {close[0]!r}?" if close else ""
     one_of = "one of " if len(names) > 1 else ""
     raise ValueError(f"{name} must be {one_of}{', '.join(names)}{otherwise}, got {value!r}{meant}")
 

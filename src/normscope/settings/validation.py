@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..errors import UserError
-from .tables import as_json, as_table, check_choice, choices, nearest, put, read_overrides, spelled
+from .tables import as_json, as_table, check_choice, choices, near, nearest, put, read_overrides, spelled
 
 _Config = TypeVar("_Config")
 
@@ -78,13 +78,23 @@ def _explain(error: ValidationError, made: type[Any]) -> str:
     problem = error.errors()[0]
     if problem["type"] == "unexpected_keyword_argument":
         key = ".".join(map(str, problem["loc"]))
-        return f"unknown key {key!r}; {nearest(key, _known(made))}"
+        return f"unknown key {key!r}; {_choice(key, problem['input'], made) or nearest(key, _known(made))}"
     key = _known_part(problem["loc"], made)
     # Each member of a union has a complaint of its own; any of them may be the one that was meant.
     messages = [p["msg"].removeprefix("Value error, ") for p in error.errors() if _known_part(p["loc"], made) == key]
     prefix = f"{key}: " if key else ""
     got = "" if problem["type"] == "value_error" else f", got {problem['input']!r}"
     return prefix + ", or ".join(dict.fromkeys(messages)) + got
+
+
+def _choice(key: str, value: object, made: type[Any]) -> str:
+    """Which setting may be meant that lists a name near the value, in a section that the key names; "" for none."""
+    named = [field for field in _sections(made) if field.name in key.split(".") and isinstance(value, str)]
+    for field in sorted(named, key=lambda field: -key.split(".").index(field.name)):
+        for name, hint in typing.get_type_hints(field.type).items():
+            if close := near(str(value), choices(hint)[0]):
+                return f"did you mean {field.name}.{name}={close[0]}?"
+    return ""
 
 
 def _known(made: type[Any]) -> list[str]:
