@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from normscope.cli import doctor
+from normscope.cli import doctor, tune
 from normscope.cli.main import command_line
 from normscope.cli.shared import VERBS, refuse_unwritable
+from normscope.compare.search import STARTS
 from normscope.doctor.advise.probe import LEAST_UPDATES
 from normscope.doctor.result import Severity
 from normscope.errors import UserError
@@ -142,6 +143,9 @@ EARLY = [
     (["compare", "absent.toml"], "cannot read the configuration absent.toml"),
     (["compare", "--placements", "pre-ln,foo"], "unknown placement 'foo'; `normscope placements` lists all"),
     (["compare", "--placements", "post-lm"], "unknown placement 'post-lm'; did you mean 'post-ln'?"),
+    (["tune", "--trials", "3"], "--trials must be at least 5, got 3: both ends of the range and three rates between"),
+    (["tune", "--peak-lr", "3e-4"], "--peak-lr 3e-4: where rates are searched, it is a range LOW:HIGH"),
+    (["compare", "--tune", "peak_lr", "--trials", "3"], "--trials must be at least 5, got 3: both ends of the range"),
     (["evaluate", "absent"], "absent is not a run folder: it has no config.toml"),
     (["evaluate", "absent", "--save", "gone/scores.json"], "--save gone/scores.json: its folder does not exist"),
     (["translate", "absent"], "absent is not a run folder: it has no config.toml"),
@@ -216,6 +220,7 @@ def test_a_folder_without_permission_is_refused_before_the_work(
         refuse_unwritable("--html", tmp_path / "page.html")
 
 
-def test_what_the_command_line_takes_for_the_doctors_is_its_own() -> None:
+def test_what_the_command_line_takes_for_the_librarys_is_its_own() -> None:
     assert tuple(Severity) == doctor._SEVERITIES
     assert doctor._LEAST_PROBE == LEAST_UPDATES
+    assert tune._LEAST_TRIALS == STARTS

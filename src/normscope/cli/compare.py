@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import say, stderr, tell
+from .console import note, stderr, tell
 from .display import GridDisplay, end_of
 from .options import described_by
 from .shared import (
@@ -23,7 +23,7 @@ from .shared import (
     read_config,
     resumable,
 )
-from .tune import TrialsOption, TrialsTogether, rate_range
+from .tune import TrialsOption, TrialsTogether, rate_range, refuse_few
 
 if TYPE_CHECKING:
     from ..compare.grid import Grid
@@ -74,6 +74,7 @@ def compare(
     """
     given = read_config(config, settings, imports, trust=trust or not dry_run)
     names = placement_names(placements) if placements else None
+    refuse_few(trials)
     from ..engines.choosing import chosen, settings_of
 
     # An engine that is not there is refused before torch is imported, which takes seconds.
@@ -148,7 +149,7 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning |
     run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
     command = shlex.join(["normscope", *sys.argv[1:]])
     with GridDisplay(stderr()) as display:
-        done = run(base, grid, folder, watch=display, say=say, command=command, **options)
+        done = run(base, grid, folder, watch=display, say=note, command=command, **options)
     end_of(done)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UserError
-from .console import say, stderr
+from .console import note, stderr
 from .display import GridDisplay, end_of, print_summary
 from .options import described_by
 from .shared import (
@@ -24,6 +24,7 @@ from .shared import (
     resumable,
 )
 
+_LEAST_TRIALS = 5
 TrialsOption = Annotated[int | None, typer.Option(min=1)]
 TrialsTogether = Annotated[int, typer.Option(min=1)]
 
@@ -78,6 +79,8 @@ def tune(
     """
     given = read_config(config, settings, imports)
     named = None if placement is None else placement_names([placement])[0]
+    refuse_few(trials)
+    rates = rate_range(peak_lr)
     from ..compare.axes import numbers
     from ..compare.compare import corpus_of
     from ..compare.search import OpenArm, asked_tuning
@@ -92,7 +95,7 @@ def tune(
     several = None if warmups is None else numbers(warmups, int, "warmups")
     one = base.schedule.warmup_updates if warmup_updates is None else warmup_updates
     arm = OpenArm(named or base.model.placement, tuple(several or [one]), optimizer or str(base.optimizer.name))
-    tuning = asked_tuning("peak_lr", rate_range(peak_lr), trials, trials_together, centre=base.optimizer.peak_lr)
+    tuning = asked_tuning("peak_lr", rates, trials, trials_together, centre=base.optimizer.peak_lr)
     assert tuning is not None
     folder = out or Path("runs") / f"tune-{config.stem if config else 'default'}"
     with GridDisplay(stderr()) as display:
@@ -105,11 +108,20 @@ def tune(
             command=shlex.join(["normscope", *sys.argv[1:]]),
             watch=display,
             stop_when=StopRule.of(stop_when),
-            say=say,
+            say=note,
         )
     if not tuned.whole:
         end_of(done)
     print_summary(done.page, done.file)
+
+
+def refuse_few(trials: int | None) -> None:
+    """Raise UserError for fewer trials than a search begins with."""
+    if trials is not None and trials < _LEAST_TRIALS:
+        raise UserError(
+            f"--trials must be at least {_LEAST_TRIALS}, got {trials}: both ends of the range and three rates between "
+            "them come first"
+        )
 
 
 def rate_range(text: str | None) -> tuple[float, float] | None:
