@@ -1,5 +1,6 @@
 """The pool of runs as processes: who waits for whom, what a failure costs, and that no run outlives its command."""
 
+import errno
 import json
 import os
 import signal
@@ -113,6 +114,20 @@ def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signa
         run_cells(cells(ENDLESS, seeds=2), engine=Processes(2), watch=watch)
     assert stop.value.exit_code == code
     assert [state.status for state in last] == ["stopped", "stopped"]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_look_that_a_signal_interrupts_is_that_signal_and_no_failing_disk(cells: Cells, asked: bool) -> None:
+    """As a disk over FUSE may answer, and Python's `stat` does not ask again."""
+
+    def watch(states: list[CellState[Cell]]) -> None:
+        if states[0].status == "running":
+            if asked:
+                os.kill(os.getpid(), signal.SIGTERM)
+            raise InterruptedError(errno.EINTR, "Interrupted system call")
+
+    with pytest.raises(Interrupted if asked else InterruptedError):
+        run_cells(cells(ENDLESS), engine=Processes(1), watch=watch)
 
 
 PARENT = """

@@ -88,8 +88,8 @@ class Bench:
         wanted = work.result(self.state())
         self.lay(before)
         ended, operations = self.record(work)
-        if ended.code or work.result(self.state()) != wanted:
-            raise RuntimeError(f"{work.name} does not end twice in the same bytes when it is left alone: {ended}")
+        if other := sorted({path for path, _ in set(work.result(self.state())) ^ set(wanted)}) or ended.code:
+            raise RuntimeError(f"{work.name} left alone does not end twice in the same bytes: {other}, {ended}")
         return wanted, before, operations
 
     def _do_here(self, work: Work) -> None:

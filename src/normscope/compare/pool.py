@@ -3,7 +3,8 @@
 import itertools
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -115,7 +116,7 @@ def run_cells(
     running: list[_Work[_Cell]] = []
     watched = -_WATCH_SECONDS
     try:
-        with StopRequest() as stop:
+        with StopRequest() as stop, _unless_asked_to(stop):
             while (waiting or running) and stop.signal_number is None:
                 room = len(waiting) if engine.at_once is None else engine.at_once - len(running)
                 for work in _free(waiting, room):
@@ -130,14 +131,24 @@ def run_cells(
                     watched = time.monotonic()
                 time.sleep(_POLL_SECONDS)
                 running = [work for work in running if _advance(work, engine)]
-            if stop.signal_number is not None:
-                _stop(running, engine)
-                watch(states)
-                raise Interrupted(stop.signal_number, _OUTLIVED if engine.outlived else _SAVED)
+        if stop.signal_number is not None:
+            _stop(running, engine)
+            watch(states)
+            raise Interrupted(stop.signal_number, _OUTLIVED if engine.outlived else _SAVED)
     finally:
         _stop(running, engine)
     watch(states)
     return states
+
+
+@contextmanager
+def _unless_asked_to(stop: StopRequest) -> Iterator[None]:
+    """A context that ends where a signal did: some disks have a look at a file fail then, which Python asks once."""
+    try:
+        yield
+    except InterruptedError:
+        if stop.signal_number is None:
+            raise
 
 
 def _work(state: CellState[_Cell], evaluate: Commands[_Cell] | None, stop_when: StopRule | None) -> _Work[_Cell]:
