@@ -60,7 +60,7 @@ def test_what_is_asked_amiss_is_refused(
     assert "no such file or folder" in capsys.readouterr().err
 
 
-def test_a_runs_history_stands_before_its_examination(
+def test_a_runs_quiet_history_stands_below_what_is_to_be_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
@@ -68,7 +68,8 @@ def test_a_runs_history_stands_before_its_examination(
     files = ("--json", str(tmp_path / "all.json"), "--html", str(tmp_path / "page.html"))
     run(monkeypatch, str(folder), "--no-advice", *files)
     said = capsys.readouterr().out
-    assert said.index("no spike and no plateau — loss over 12 updates") < said.index("parameters")
+    assert said.index("rules asked") < said.index("no spike and no plateau — loss over 12 updates")
+    assert "by itself" not in said
     both = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
     assert both["history"]["loss"]["updates"] == list(range(1, 13))
     assert both["stacks"]

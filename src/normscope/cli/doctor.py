@@ -325,11 +325,14 @@ def _write(
     from ..doctor.lint.linter import reasons
     from ..doctor.report.text import terminal_page
 
-    if history is not None:
+    if history is not None and history.episodes:
         print_history(history, verdict_lines(verdict, columns()))
         typer.echo("\nthe model by itself:")
     console = standard_output()
     console.print(terminal_page(diagnosis, reasons(), verdict[0][1] if verdict else ""))
+    if history is not None and not history.episodes:
+        typer.echo("\nits training:")
+        print_history(history)
     for file in (html, as_json):
         if file is not None:
             console.print(f"written: {file}", soft_wrap=True)
