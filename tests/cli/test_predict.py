@@ -48,7 +48,7 @@ def test_data_of_one_stack(normscope):
 def test_every_stream_of_a_placement_has_a_row_and_a_key(normscope, tmp_path: Path):
     plot = tmp_path / "curves.svg"
     _, out, _ = normscope("predict", "--placement", "residual,post-ln", "--blocks", "2", "--plot", str(plot))
-    rows = [line.split() for line in out.splitlines()]
+    rows = [line.split() for line in out.partition("\n\n")[2].splitlines()]
     assert [row[:2] for row in rows if row[:1] == ["residual:"]] == [["residual:", "x"], ["residual:", "r"]]
     assert "stream x 1.000 to 1.000, stream r 1.000 to 2.271" in plot.read_text()
     _, out, _ = normscope("predict", "--placement", "residual,post-ln", "--blocks", "2", "--json")
@@ -92,6 +92,23 @@ def test_the_table_shows_first_middle_and_last(normscope):
     assert ["placement", "0", "1", "2", "4", "8"] in rows
     assert ["post-ln", "1", "1", "1", "1", "1"] in rows
     assert sum(row[:1] == ["deepnorm"] for row in rows) == 2
+
+
+def test_what_curves_come_to_is_said_before_them(normscope):
+    """With the numbers of the tables below; a gate of 0 leaves F no gradient."""
+    _, out, _ = normscope("predict", "pre-ln,post-ln,rezero", "--blocks", "12")
+    assert out.splitlines()[:4] == [
+        "pre-ln: over depth E‖x‖² grows 13-fold and the gradient of W2 falls 3.2-fold",
+        "post-ln: over depth E‖x‖² stays and the gradient of W2 stays",
+        "rezero: over depth E‖x‖² stays and the gradient of W2 is 0 at first",
+        "",
+    ]
+    tables = [line.split() for line in out.partition("\n\n")[2].splitlines()]
+    squares, norms = [list(map(float, row[1:])) for row in tables if row[:1] == ["pre-ln"]]
+    assert squares[-1] / squares[0] == pytest.approx(13, abs=0.5)
+    assert norms[0] / norms[-1] == pytest.approx(3.2, abs=0.05)
+    _, out, _ = normscope("predict", "all", "--blocks", "2", "--width", "32")
+    assert out.startswith("over depth E‖x‖² stays in ")
 
 
 def test_all_are_those_that_are_defined(normscope):

@@ -101,7 +101,8 @@ class Prediction:
     def __str__(self) -> str:
         """What the terminal shows."""
         said = [line for words in doubts_in_words(self.stacks) for line in ["", *_lines_of(words)]]
-        return "\n".join([*_table(self.stacks, self.model), *_change_table(self.stacks, self.model), *said])
+        first = [line for words in _meaning(self.stacks) for line in _lines_of(words)]
+        return "\n".join([*first, "", *_table(self.stacks, self.model), *_change_table(self.stacks, self.model), *said])
 
     def __repr__(self) -> str:
         return f"Prediction({', '.join(self.stacks)}; {self.model.blocks} blocks of width {self.model.width})"
@@ -245,6 +246,43 @@ def _beyond(name: str, one: StackPrediction, change: UpdateChange) -> str:
         f"{name}: out of first order's range, so these are no forecasts: the change is {significant(times, 2)} of the "
         f"stream's own mean square. First order holds to a rate of about {rate}"
     )
+
+
+_MOST_SAID = 4
+_LEVEL = 1.25
+"""What differs by less than such a factor is told as level."""
+
+
+def _meaning(found: dict[str, dict[str, StackPrediction]]) -> list[str]:
+    """What the curves come to from the first block to the last: a sentence a stack, or one of many."""
+    ends = {
+        f"{name} ({stack})" if len(stacks) > 1 else name: (
+            _times(one.q[-1], one.q[0]),
+            _times(gradient[-1], gradient[0]) if (gradient := one.gradient_norm[GRADIENT_OF]).any() else math.nan,
+        )
+        for name, stacks in found.items()
+        for stack, one in stacks.items()
+    }
+    if len(ends) > _MOST_SAID:
+        squares, gradients = ([_course(end[which]) for end in ends.values()].count("stays") for which in (0, 1))
+        return [f"over depth E‖x‖² stays in {squares} of {len(ends)} stacks, and the gradient of W2 in {gradients}"]
+    return [
+        f"{name}: over depth E‖x‖² {_course(square)} and the gradient of W2 {_course(gradient)}"
+        for name, (square, gradient) in ends.items()
+    ]
+
+
+def _times(last: float, first: float) -> float:
+    return float(last) / float(first) if first else math.nan
+
+
+def _course(times: float) -> str:
+    """What becomes of a quantity that ends at so many times what it began with."""
+    if not 0 < times < math.inf:
+        return "is 0 at first" if math.isnan(times) else "ends at 0" if times <= 0 else "overflows"
+    if 1 / _LEVEL < times < _LEVEL:
+        return "stays"
+    return f"{'grows' if times > 1 else 'falls'} {significant(max(times, 1 / times), 2)}-fold"
 
 
 def doubts_in_words(found: dict[str, dict[str, StackPrediction]]) -> list[str]:
