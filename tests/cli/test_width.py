@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ import pytest
 import forked
 from faults.desk import lay_out
 from normscope.cli.main import _HOMES, main
-from tiny import finish, options
+from normscope.compare import grid
+from tiny import finish, options, tiny
 from tuned import PRETRAINING
 
 LINES = (
@@ -52,6 +54,8 @@ TRAINED = (
     "report grid",
     f"tune --out trials --placement pre-ln --trials 5 --peak-lr 1e-3:1e-2 --processes 1 {SMALL}",
     "data prepare pairs --train desk/train.de desk/train.en --languages de en --vocabulary-size 120",
+    "demo --out shown-COLUMNS --processes 1",
+    "transplant own_model.py:build --to peri-ln --out out/moved-COLUMNS",
     "finetune desk/pre --task desk/pairs.tsv --out tuned --batch-sizes 16 --rates 1e-3 --epochs 1 --seeds 1",
     "export desk/pre out/exported-COLUMNS",
     "import desk/bert out/imported-COLUMNS",
@@ -60,14 +64,24 @@ TRAINED = (
     "--set singular_width=8",
 )
 """Verbs that work with models, on two updates of a tiny one; what one has made is there for the next."""
-ELSEWHERE = ("demo", "transplant")
-"""The demonstration takes a minute and ends as compare does; tests/transplant/test_saved.py looks at the other."""
+OWN = """
+import torch
+from torch import nn
+
+def build():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.randn(2, 7, 32)
+"""
+
+
+def too_long(printed: list[str], columns: int) -> list[str]:
+    """Lines longer than the columns, but those in which one word is."""
+    return [one for one in printed if len(one) > columns and max(map(len, one.split())) < columns - 8]
 
 
 def assert_fits(line: str, printed: list[str], columns: int) -> None:
-    """No line is cut, none longer than the columns but where one word is, and none coloured."""
-    long = [one for one in printed if len(one) > columns and max(map(len, one.split())) < columns - 8]
-    assert long == [], line
+    """No line is cut, none too long, and none coloured."""
+    assert too_long(printed, columns) == [], line
     assert [one for one in printed if one.rstrip().endswith(("…", "...")) or "\x1b" in one] == [], line
 
 
@@ -87,6 +101,7 @@ def said(folder: Path, lines: tuple[str, ...], columns: int) -> list[tuple[str, 
     code, out, err = finish(forked.call(say_all, folder, lines, str(columns)))
     assert code == 0, err
     assert "Traceback" not in err
+    assert too_long(err.splitlines(), columns) == []
     assert out.isascii()
     first, *others = f"\n{out}".split("\n==== ")
     texts = [first, *(text.partition("\n")[2] for text in others)]
@@ -97,6 +112,8 @@ def say_all(folder: Path, lines: tuple[str, ...], columns: str) -> None:
     """Print what is said for each of the lines, and its exit code."""
     os.chdir(folder)
     os.environ["COLUMNS"] = columns
+    grid.demo_config = lambda: tiny("train.duration=2", "data.toy_pairs=100", "data.max_tokens=128")
+    grid.DEMO_GRID = replace(grid.DEMO_GRID, placements_and_warmups=(("post-ln", 0), ("pre-ln", 1)))
     ascii_alone = open(1, "w", encoding="ascii", closefd=False)  # noqa: SIM115
     with ascii_alone, redirect_stdout(ascii_alone), forked.pool_forks():
         for line in lines:
@@ -115,6 +132,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verbs")
     for name in ("text.txt", "pre", "pairs.tsv", "bert"):
         lay_out(folder / "desk", name)
+    (folder / "own_model.py").write_text(OWN)
     return folder
 
 
@@ -130,7 +148,7 @@ def test_what_is_said_of_trainings_keeps_to_them_too(columns: int, desk: Path) -
 
 
 def test_every_verb_is_looked_at() -> None:
-    assert {line.split()[0] for line in (*LINES[1:], *TRAINED)} == set(_HOMES) - {*ELSEWHERE}
+    assert {line.split()[0] for line in (*LINES[1:], *TRAINED)} == set(_HOMES)
 
 
 def test_an_empty_section_is_not_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

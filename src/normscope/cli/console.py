@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from textwrap import wrap
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
@@ -135,7 +136,7 @@ class TrainDisplay:
             )
 
     def _line(self, text: str) -> None:
-        self.console.print(f"{self.title}: {text}", soft_wrap=True)
+        note(f"{self.title}: {text}", self.console)
 
 
 class StageDisplay:
@@ -171,12 +172,12 @@ class StageDisplay:
             self._first[stage] = self.clock(), done
             if not self.console.is_terminal:
                 self._last_plain = self.clock()
-                self.console.print(f"{stage} ...", soft_wrap=True)
+                note(f"{stage} ...", self.console)
         left = self._left(stage, done, total)
         self.bar.update(self._tasks[stage], completed=done, total=total, left=left)
         if left and not self.console.is_terminal and self.clock() - self._last_plain > _PLAIN_EVERY_SECONDS:
             self._last_plain = self.clock()
-            self.console.print(f"{stage}: {done:,} of {total:,}, {left}", soft_wrap=True)
+            note(f"{stage}: {done:,} of {total:,}, {left}", self.console)
 
     def _left(self, stage: str, done: int, total: int) -> str:
         begun, first = self._first[stage]
@@ -185,8 +186,15 @@ class StageDisplay:
         return f"about {duration((self.clock() - begun) / (done - first) * (total - done))} left"
 
 
+def note(text: str, console: "Console | None" = None) -> None:
+    """Print what is under way, on standard error, in lines of its columns, later ones indented; words stay whole."""
+    console = console or stderr()
+    lines = wrap(text, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    console.print("\n".join(lines), soft_wrap=True)
+
+
 def say(text: str) -> None:
-    """Print a note for the user, without breaking its lines."""
+    """Print how a command ended, in one line whatever its length."""
     stderr().print(text, soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..report.words import duration, printable, sparkline
-from .console import say, tell
+from .console import note, say, tell
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -63,10 +63,10 @@ class GridDisplay:
             seen = (state.status, state.nll_update)
             if self._seen.get(state.cell.name, ("waiting", 0)) != seen:
                 self._seen[state.cell.name] = seen
-                self.console.print(f"{state.cell.name}: {in_words(state)}", soft_wrap=True)
+                note(f"{state.cell.name}: {in_words(state)}", self.console)
         if self.clock() - self._last_plain > _PLAIN_EVERY_SECONDS:
             self._last_plain = self.clock()
-            self.console.print(whole(states), soft_wrap=True)
+            note(whole(states), self.console)
 
 
 def in_words(state: "CellState[Any]") -> str:

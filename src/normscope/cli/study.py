@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .console import StageDisplay, say, stderr, tell
+from .console import StageDisplay, note, stderr, tell
 from .options import described_by
 from .shared import COMPARE, EngineName, Imports, WholeLines, resumable, run_imports
 
@@ -63,7 +63,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
                 out=out or Path("runs") / name,
                 engine=lambda room: where(processes or room),
                 watch=display,
-                say=say,
+                say=note,
                 command=shlex.join(["normscope", *sys.argv[1:]]),
             )
         tell(*lines)

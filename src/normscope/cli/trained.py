@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UserError
-from .console import say, tell
+from .console import note, tell
 from .shared import (
     Average,
     Beam,
@@ -93,7 +93,7 @@ def evaluate(
             done = evaluate_text(place, text, layout=layout, language=language, which=one, device=device)
         else:
             done = evaluate_run(
-                place, split, which=one, device=device, search=search, translations=output is not None, say=say
+                place, split, which=one, device=device, search=search, translations=output is not None, say=note
             )
     if mean is not None:
         settings = {**done.settings, "run": str(run), "update": mean.updates[-1], "average": mean.words}
@@ -168,7 +168,7 @@ def generate(
             typer.echo("---")
         typer.echo(loaded.codec.decode([*ids, *text]).strip())
     if (room := positions_left(loaded.model, ids)) < tokens and any(len(text) == room for text in texts):
-        say(f"note: ended after {counted(room, 'new token')}, as the model has no more positions (--tokens {tokens})")
+        note(f"note: ended after {counted(room, 'new token')}, as the model has no more positions (--tokens {tokens})")
 
 
 def translate(
@@ -200,7 +200,7 @@ def translate(
     lines = (_line(number, raw) for number, raw in enumerate(sys.stdin.buffer, 1))
     for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
         if translation.cut:
-            say(f"note: line {number} is too long and was cut")
+            note(f"note: line {number} is too long and was cut")
         sys.stdout.buffer.write(translation.detokenised.encode("utf-8") + b"\n")
         sys.stdout.buffer.flush()
 

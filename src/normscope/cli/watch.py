@@ -11,6 +11,7 @@ import typer
 from ..errors import UserError
 from ..settings.files import is_run
 from ..signals import StopRequest
+from .console import note
 from .display import in_words, print_summary, screen, table, tally, whole
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _print(states: "Sequence[CellState[Any]]") -> None:
         console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=_WIDE)
     console.print(table(states, console))
     for line in [*troubles(states), said_of_all(states)]:
-        console.print(line, soft_wrap=True)
+        note(line, console)
 
 
 def said_of_all(states: "Sequence[CellState[Any]]") -> str:
@@ -209,8 +210,8 @@ class WatchDisplay:
             self.say(said_of_all(states))
 
     def say(self, text: str) -> None:
-        """Print a line."""
-        self.console.print(text, soft_wrap=True)
+        """Print what has changed."""
+        note(text, self.console)
 
 
 def _at(seconds_from_now: float) -> str:
