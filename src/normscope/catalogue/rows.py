@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal, cast, get_args
 
 from ..placement import Placement, StackShape, named, registered
@@ -132,19 +133,20 @@ def row(placement: type[Placement], size: Size) -> PlacementRow:
         year=placement.year,
         citation=placement.citation,
         models=list(placement.models),
-        stacks={kind: facts(placement(shape)) for kind, shape in size.shapes.items()} if defined else {},
+        stacks={kind: facts(placement, shape) for kind, shape in size.shapes.items()} if defined else {},
         general_formula=[] if defined else lines(placement),
     )
 
 
-def facts(placement: Placement) -> StackFacts:
-    """One stack."""
-    reading, stack = read(placement), placement.stack
-    cost = block_cost(placement, stack.blocks)
+@cache
+def facts(placement: type[Placement], stack: StackShape) -> StackFacts:
+    """One stack; the list and the pages ask for the same ones."""
+    reading = read(placement(stack))
+    cost = block_cost(placement(stack), stack.blocks)
     baseline = block_cost(named(BASELINE)(stack), stack.blocks)
     return StackFacts(
-        formula=lines(type(placement), stack),
-        brief_formula=brief_lines(type(placement), stack),
+        formula=lines(placement, stack),
+        brief_formula=brief_lines(placement, stack),
         final_norm=bool(reading.finish.norm.widths),
         norms=[sum(len(sublayer.norm.widths) for sublayer in block) for block in reading.blocks],
         extra_parameters=extra_parameters(reading),
