@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,10 @@ class Forked:
 
     def __init__(self, function: Callable[..., None], *arguments: Any, out: Path, err: Path) -> None:
         self._files = [out, err]
-        self._process = _SERVER.Process(target=_call, args=(function, arguments, self._files))
         with _server_finds_warm():
+            forkserver._forkserver.ensure_running()
+            address = forkserver._forkserver._forkserver_address
+            self._process = _SERVER.Process(target=_call, args=(function, arguments, self._files, address))
             self._process.start()
 
     @property
@@ -136,8 +139,11 @@ def _server_finds_warm() -> Iterator[None]:
         yield
 
 
-def _call(function: Callable[..., None], arguments: tuple[Any, ...], files: list[Path]) -> None:
+def _call(function: Callable[..., None], arguments: tuple[Any, ...], files: list[Path], address: str) -> None:
     os.setsid()
+    # What it forks comes from the same server; Python would have each process start one of its own.
+    forkserver._forkserver._forkserver_address = address
+    forkserver._forkserver.ensure_running = lambda: None
     for number, path in enumerate(files, 1):
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.dup2(file, number)

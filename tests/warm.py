@@ -9,11 +9,13 @@ from pathlib import Path
 import forked  # noqa: F401
 import toy
 import unsynced
+from normscope.data import opening
 from normscope.runs import machine, run
 from tiny import tiny
 
 toy.share()
 unsynced.write()
+opening.toy_documents()
 machine.fast_matmul = lru_cache(machine.fast_matmul)
 for late in (
     "cli.train",
