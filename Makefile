@@ -14,12 +14,14 @@ gallery: $(STAMP)
 	$(BIN)/python tests/notebooks.py docs/gallery.ipynb
 
 # Bytecode is kept whatever the environment says: the tests start many interpreters, and pytest rewrites every assertion.
+# One thread each: two workers whose matrix products take every core wait for each other.
+TESTED := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python
 test: $(STAMP)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(TESTED) -m pytest -n 2 --dist worksteal
 
 # Every case of every test: `make test` leaves out some cases of tests that take long, the same ones every time.
 test-all: $(STAMP)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal --whole
+	$(TESTED) -m pytest -n 2 --dist worksteal --whole
 
 # As many mutants of the source as MUTANTS says, of the ROOMS named or of all; a run that was stopped goes on.
 MUTANTS ?= 300

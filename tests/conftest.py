@@ -26,8 +26,8 @@ unsynced.write()
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A busy machine is no failure of what is tested.
-hypothesis.settings.register_profile("whatever the machine is busy with", deadline=None)
-hypothesis.settings.load_profile("whatever the machine is busy with")
+hypothesis.settings.register_profile("whole", deadline=None)
+hypothesis.settings.register_profile("sample", deadline=None, max_examples=25)
 
 _CPUINFO = Path("/proc/cpuinfo")
 _HALF_PRECISION = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a"
@@ -54,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(one_in): of so many cases of a test one is run, without --whole")
     config.addinivalue_line("markers", "thorough: run with --whole alone")
+    hypothesis.settings.load_profile("whole" if config.getoption("--whole") else "sample")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -109,6 +110,12 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the shared corpora and fixtures: no folder {SHARED} (set NORMSCOPE_SHARED)")
     return SHARED
+
+
+@pytest.fixture
+def stride(request: pytest.FixtureRequest) -> int:
+    """By how many bytes of a file a test that changes each in turn moves on."""
+    return 1 if request.config.getoption("--whole") else 7
 
 
 @pytest.fixture(scope="session", autouse=True)

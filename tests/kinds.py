@@ -1,10 +1,11 @@
-"""Cases of a test of which `make test` runs the first of each kind, and `make test-all` every one."""
+"""How much of a test is left to `make test-all`: cases after the first of their kind, and examples of a property."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+from hypothesis import settings
 
 T = TypeVar("T")
 
@@ -17,3 +18,8 @@ def first_of_each(kind: Callable[[T], object], cases: Iterable[T]) -> list[Param
         found.append(pytest.param(case, marks=[pytest.mark.thorough] if kind(case) in seen else []))
         seen.add(kind(case))
     return found
+
+
+def examples(number: int) -> settings:
+    """So many examples of a property in `make test-all`, a quarter of them in `make test`."""
+    return settings(max_examples=number * settings.default.max_examples // 100)

@@ -5,9 +5,10 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from kinds import examples
 from normscope.compare.conclusion import conclusion
 from normscope.compare.verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 from normscope.placement import named
@@ -235,7 +236,7 @@ def could_agree(rows: Sequence[JudgedRuns], placement: str) -> bool:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(ROWS)
 def test_a_conclusion_is_two_sentences_and_claims_nothing_that_the_runs_do_not_show(rows: list[JudgedRuns]) -> None:
     found = conclusion(judged(rows, UNIGRAM), UNIGRAM)

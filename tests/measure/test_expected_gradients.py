@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from kinds import examples
 from live import live_tensors
 from normscope.measure import expected_gradient_norms, gradient_norms
 
@@ -67,7 +68,7 @@ def test_one_batch_is_what_gradient_norms_gives():
         assert math.isnan(found[name].noise)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(order=st.permutations(range(6)))
 def test_the_order_of_batches_does_not_matter(order):
     model, batches = small(), data(6)

@@ -6,11 +6,12 @@ from collections import OrderedDict
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from kinds import examples
 from live import live_tensors
 from normscope.measure import Point, depth_points, first_tensor, measure_stream, points, recording, stream_moments
 
@@ -87,7 +88,7 @@ def test_autocast_changes_nothing():
     assert inside == stream_moments(x)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(lengths=st.lists(st.integers(1, 5), min_size=2, max_size=6), data=st.data())
 def test_how_sequences_are_dealt_to_batches_does_not_matter(lengths, data):
     cut = data.draw(st.integers(1, len(lengths) - 1))

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from kinds import examples
 from normscope.model import AttentionConfig, Cache, DecoderConfig, EncoderDecoder, LanguageModel, Layout, ModelConfig
 from normscope.model.attention import Attention, Context, with_heads
 from normscope.model.attention.scores import Rotary, slopes
@@ -199,7 +200,7 @@ MODELS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     common=MODELS,
     output=st.sampled_from(["tied", "untied"]),
@@ -232,7 +233,7 @@ def test_a_language_model_decodes_by_steps_what_it_computes_at_once(
     torch.testing.assert_close(torch.stack(steps, 1), at_once, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(common=MODELS)
 def test_beams_that_move_keep_their_positions(common: dict[str, Any]) -> None:
     """Rows change places between steps and the pool of keys is filled beyond its first size."""

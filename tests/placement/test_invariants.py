@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kinds import examples
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig, Stack, StackConfig, renormalise, unit_vectors
 from normscope.placement import StackShape, named
 from stacks import FFN_WIDTH, HEADS, SCHEDULED, WIDTH, schedule, small_model, small_stack
@@ -64,7 +65,7 @@ class TestScaleDropsOut:
     """A norm of the sum, without ε, forgets how long the embedding and its branches are together."""
 
     @given(scale=SCALES, seed=SEEDS)
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @pytest.mark.parametrize("kind", ["encoder", "decoder"])
     def test_ngpt_norms_its_input(self, kind, scale, seed):
         stack, x_ND = small_stack("ngpt", kind, 2, "as-placement"), inputs(seed)
@@ -72,7 +73,7 @@ class TestScaleDropsOut:
 
     @pytest.mark.sampled(one_in=4)
     @given(scale=SCALES, seed=SEEDS)
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @pytest.mark.parametrize("name", ["post-ln", "pre-ln", "keel", "deepnorm", "b2t", "residual", "sub-ln", "t-fixup"])
     def test_a_stream_without_branches(self, name, scale, seed):
         """With F = 0 a stack of norms gives a direction alone; T-Fixup, without norms, gives the length as well."""
@@ -84,7 +85,7 @@ class TestScaleDropsOut:
 
     @pytest.mark.sampled(one_in=3)
     @given(scale=SCALES, seed=SEEDS)
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @pytest.mark.parametrize("name", ["post-ln", "deepnorm", "admin", "admin-log-n", "branch-norm", "ds-init"])
     def test_post_ln_over_branches_that_grow_with_their_input(self, name, scale, seed):
         """With uniform attention and without biases F(c x) = c F(x), and the first norm is the last to see c."""
@@ -98,7 +99,7 @@ class TestScaleDropsOut:
         torch.testing.assert_close(output(stack, scale * x_ND), output(stack, x_ND), rtol=1e-9, atol=1e-9)
 
     @given(scale=st.floats(0.5, 200), seed=SEEDS)
-    @settings(max_examples=15, deadline=None)
+    @examples(15)
     @pytest.mark.parametrize("name", ["scale-norm", "ngpt"])
     def test_the_length_of_an_embeddings_rows(self, name, scale, seed):
         """FixNorm takes rows as directions at both ends; nGPT does as soon as its weights are put back."""

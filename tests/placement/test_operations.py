@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from kinds import examples
 from normscope.doctor.find.terms import Term, parameter_term
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
@@ -22,7 +23,7 @@ LOGITS = st.lists(st.floats(-4, 4), min_size=16, max_size=16)
 
 
 class TestDoublyStochastic:
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(tokens=st.lists(LOGITS, min_size=1, max_size=3))
     def test_rows_and_columns_sum_to_1(self, tokens):
         numbers = torch.tensor(tokens, dtype=torch.float64).split(1, -1)
@@ -31,7 +32,7 @@ class TestDoublyStochastic:
         torch.testing.assert_close(matrix.sum(-2), torch.ones(len(tokens), 4).double(), rtol=0, atol=1e-12)
         torch.testing.assert_close(matrix.sum(-1), torch.ones(len(tokens), 4).double(), rtol=0, atol=1e-6)
 
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(logits=LOGITS)
     def test_constants_are_mixed_as_tensors_are(self, logits):
         ours = torch.tensor(doubly_stochastic(logits), dtype=torch.float64)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from kinds import examples
 from normscope.compare.grid import DEMO_GRID, demo_config
 from normscope.data.opening import DataConfig
 from normscope.errors import UserError
@@ -65,7 +66,7 @@ CONFIGS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(config=CONFIGS)
 def test_what_is_written_is_read_back(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("toml") / "config.toml"
@@ -212,7 +213,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(text=st.text(alphabet=string.printable, max_size=40))
 def test_no_override_ends_in_a_traceback(text: str) -> None:
     try:

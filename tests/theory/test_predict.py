@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import simulate
+from kinds import examples
 from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.formulas.pre_ln import PreLN
@@ -329,7 +330,7 @@ MODELS = st.builds(
 
 
 class TestInvariants:
-    @settings(max_examples=150, deadline=None)
+    @examples(150)
     @given(name=st.sampled_from(sorted(PREDICTED)), model=MODELS)
     def test_numbers_are_sound(self, name, model):
         if named(name).models == ("encoder-decoder",):
@@ -352,7 +353,7 @@ class TestInvariants:
             assert all(len(shares) == model.blocks for part, shares in stack.shares.items() if part != "embedding")
         assert_alike(predict(name, model), found, rel=0)
 
-    @settings(max_examples=30)
+    @examples(30)
     @given(name=st.sampled_from(ENCODER_ALONE), vocabulary=st.integers(2, 10**6))
     def test_the_stream_knows_no_vocabulary(self, name, vocabulary):
         found, expected = (
