@@ -1,10 +1,13 @@
 """A comparison as the real ones are: four arms, three seeds, one run stopped by a non-finite loss."""
 
 import math
+import pickle
 import random
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from normscope.report.comparison import page
 from normscope.report.comparison.contents import (
     BlockPlace,
     ComparedConfiguration,
@@ -127,6 +130,24 @@ def sample() -> ComparisonPage:
 @pytest.fixture
 def comparison() -> ComparisonPage:
     return sample()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pictures_once() -> Iterator[None]:
+    """What is drawn of the same numbers is drawn once: pictures are nine tenths of a page's time."""
+    drawn: dict[bytes, str] = {}
+
+    def once(draw: Callable[..., str]) -> Callable[..., str]:
+        def remembered(*told: object, **options: object) -> str:
+            key = pickle.dumps((draw.__name__, told, options))
+            return drawn.get(key) or drawn.setdefault(key, draw(*told, **options))
+
+        return remembered
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("rates_svg", "endings_svg", "curves_svg", "gradient_svg", "schedule_svg"):
+            patch.setattr(page, name, once(getattr(page, name)))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kinds import examples
 from normscope.report.comparison.contents import (
     BlockPlace,
     ComparedConfiguration,
@@ -239,7 +240,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(4)
 @given(st.text(st.sampled_from("<>&\"'$_{}%;/\\ab-!# \n"), min_size=1, max_size=30))
 @example("</text></td><b a='1' b=\"2\"><!-- &lt;&a; -->")
 @example("{{ a }}{% b %}{# a #} $a_{b}$ \\a $ \n%a;")
