@@ -5,13 +5,13 @@ Each test lists whoever offends; below each stands a test that its search finds 
 
 import ast
 from collections.abc import Container, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import normscope
 import normscope_studies
+from anatomy import parsed
 from normscope.placement import registered
 
 ROOT = Path(normscope.__file__).parent
@@ -129,12 +129,6 @@ WITHOUT_ERRORS = {
     "__main__",
 }
 """Rooms whose mistakes are ValueErrors: they serve callers that are not the command line."""
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    """Most tests go through every file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def room_of(path: Path) -> str:

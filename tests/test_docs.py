@@ -62,6 +62,8 @@ GOES_ON_FROM = {
     "docs/tuning.md": "README.md",
 }
 """Whose corpus, configuration or run a page's examples use."""
+LONG = ("docs/comparing.md", "docs/tuning.md", "docs/own-models.md", "docs/python.md")
+"""Pages that take as long as all others together, and tell of what has tests of its own."""
 NEEDS = {
     "docs/exchange.md": ("transformers", "ctranslate2"),
     "docs/tuning.md": ("optuna",),
@@ -116,7 +118,9 @@ def _blocks(page: str) -> list[tuple[str, str]]:
     return _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.thorough] if page in LONG else []) for page in PAGES]
+)
 def test_examples_run(
     page: str, desk: Path, read: set[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,17 +50,21 @@ def test_train_is_the_function_whatever_was_imported_before() -> None:
     assert RunFolder.__module__ == "normscope.train.run_folder"
 
 
-@pytest.mark.parametrize("before", ["pass", "import normscope; normscope.train", "import normscope.train.saving as s"])
-def test_modules_of_a_room_that_has_a_function_s_name_can_be_imported_as_a_name(before: str) -> None:
-    script = f"""
-{before}
-import normscope.train.loop as loop
-import normscope.compare.grid as grid
-import normscope
-import normscope.train.metrics
-assert (loop.__name__, grid.__name__) == ("normscope.train.loop", "normscope.compare.grid")
-assert normscope.train.metrics.__name__ == "normscope.train.metrics"
-assert normscope.train is normscope.train and normscope.train.__name__ == "train" and callable(normscope.compare)
+def test_modules_of_a_room_that_has_a_function_s_name_can_be_imported_as_a_name() -> None:
+    """Whatever was imported before; torch, which takes seconds, once."""
+    script = """
+import sys
+for before in ("pass", "import normscope; normscope.train", "import normscope.train.saving as s"):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "normscope"]:
+        del sys.modules[name]
+    exec(before)
+    import normscope.train.loop as loop
+    import normscope.compare.grid as grid
+    import normscope
+    import normscope.train.metrics
+    assert (loop.__name__, grid.__name__) == ("normscope.train.loop", "normscope.compare.grid")
+    assert normscope.train.metrics.__name__ == "normscope.train.metrics"
+    assert normscope.train is normscope.train and normscope.train.__name__ == "train" and callable(normscope.compare)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
 

@@ -10,6 +10,8 @@ from torch.distributed.run import get_args_parser
 from tiny import RUN, finish, options, start
 
 
+# Without the launcher, in tests/train/replicas/test_group.py: it starts Python three times.
+@pytest.mark.thorough
 def test_the_launcher_passes_a_signal_on_and_all_of_them_save(tmp_path: Path) -> None:
     words = ("train", "--run", "run", "--devices", "2", *options(*RUN), "--set", "train.duration=4000")
     process = start(*words, cwd=tmp_path)

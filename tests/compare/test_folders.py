@@ -236,11 +236,11 @@ def test_a_damaged_manifest_is_named(run: Callable[..., ComparisonResult], tmp_p
 
 
 def test_a_flipped_bit_of_any_byte_of_a_manifest_is_refused_in_one_line(
-    run: Callable[..., ComparisonResult], tmp_path: Path
+    run: Callable[..., ComparisonResult], tmp_path: Path, stride: int
 ) -> None:
     run("post-ln")
     file, dice = tmp_path / "out/comparison.json", random.Random(3)
-    for byte in range(file.stat().st_size):
+    for byte in range(0, file.stat().st_size, stride):
         bit = 8 * byte + dice.randrange(8)
         flip(file, bit)
         with pytest.raises(

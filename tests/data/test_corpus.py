@@ -160,11 +160,11 @@ def test_what_is_no_corpus_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["corpus.json", "codec.json"])
-def test_no_bit_of_a_description_can_change(tmp_path, file):
+def test_no_bit_of_a_description_can_change(tmp_path, file, stride):
     folder = write(Corpus.of_lines(codec(), LINES), tmp_path / "corpus")
     read = open_as_a_corpus if file == "corpus.json" else Codec.load
     whole = (folder / file).read_bytes()
-    for bit in range(0, 8 * len(whole), 11):
+    for bit in range(0, 8 * len(whole), 11 * stride):
         flip(folder / file, bit)
         with pytest.raises(UserError, match=file):
             read(folder)

@@ -22,7 +22,8 @@ from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 
 SMOKE: AmplificationConfig = SCALES["smoke"].config
-CONFIG = AmplificationConfig(placements=("post-ln", "pre-ln", "deepnorm"), updates=(RANDOM, "adam"))
+SHALLOW = {"depths": (3, 6, 12), "alone_blocks": 12}
+CONFIG = AmplificationConfig(placements=("post-ln", "pre-ln", "deepnorm"), updates=(RANDOM, "adam"), **SHALLOW)
 
 
 def test_an_order_is_its_exponent_over_the_depths() -> None:

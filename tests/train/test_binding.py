@@ -16,12 +16,12 @@ from tiny import SHORT, flip, resealed, result, tiny
 
 
 @pytest.mark.parametrize("name", ["environment.json", "config.toml"])
-def test_a_flipped_bit_of_any_byte_is_refused_by_name(copy: Path, name: str) -> None:
+def test_a_flipped_bit_of_any_byte_is_refused_by_name(copy: Path, name: str, stride: int) -> None:
     file, folder = copy / name, RunFolder(copy)
     read = folder.environment if name == "environment.json" else folder.config_table
     read()
     dice = random.Random(name)
-    for bit in (8 * byte + dice.randrange(8) for byte in range(file.stat().st_size)):
+    for bit in (8 * byte + dice.randrange(8) for byte in range(0, file.stat().st_size, stride)):
         flip(file, bit)
         with pytest.raises(UserError, match=f"{file} is damaged"):
             read()

@@ -27,24 +27,26 @@ def sealed(folder: Path) -> Checkpoint:
     return Checkpoint(folder)
 
 
-def positions(file: Path) -> list[int]:
-    """Bits to flip: one in each byte of the manifest and of the state, and 150 anywhere in the tensors.
+def positions(file: Path, stride: int) -> list[int]:
+    """Bits to flip: one in each byte of the manifest and of the state, and 150 anywhere in the tensors, or fewer.
 
     And every bit of the manifest's line ends: one of them makes a vertical tab, at which Python splits lines, too.
     """
     bits, dice = 8 * file.stat().st_size, random.Random(file.name)
     if file.name in (MANIFEST, "state.json"):
         ends = [byte for byte, value in enumerate(file.read_bytes()) if value == ord("\n")]
-        return [byte * 8 + dice.randrange(8) for byte in range(bits // 8)] + [
+        return [byte * 8 + dice.randrange(8) for byte in range(0, bits // 8, stride)] + [
             b * 8 + bit for b in ends for bit in range(8)
         ]
-    return [0, bits - 1, *dice.sample(range(bits), 150)]
+    return [0, bits - 1, *dice.sample(range(bits), 150 // stride)]
 
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])
-def test_any_flipped_bit_is_refused_by_name_and_the_checkpoint_before_is_offered(copy: Path, name: str) -> None:
+def test_any_flipped_bit_is_refused_by_name_and_the_checkpoint_before_is_offered(
+    copy: Path, name: str, stride: int
+) -> None:
     file = copy / "checkpoints/step-12" / name
-    for bit in positions(file):
+    for bit in positions(file, stride):
         flip(file, bit)
         with pytest.raises(UserError) as error:
             checkpoint.intact(copy / "checkpoints")

@@ -40,11 +40,11 @@ def test_what_was_written_is_read_and_every_line_is_json(file: Path) -> None:
     assert len({line["guard"] for line in lines}) == len(lines)
 
 
-def test_a_flipped_bit_of_any_byte_is_found_in_its_line(file: Path) -> None:
+def test_a_flipped_bit_of_any_byte_is_found_in_its_line(file: Path, stride: int) -> None:
     written(file, EVENTS[:4])
     content, dice = file.read_bytes(), random.Random(4)
     ends = [8 * byte + bit for byte, value in enumerate(content) if value == ord("\n") for bit in range(8)]
-    for bit in [*(8 * byte + dice.randrange(8) for byte in range(len(content))), *ends]:
+    for bit in [*(8 * byte + dice.randrange(8) for byte in range(0, len(content), stride)), *ends]:
         flip(file, bit)
         with pytest.raises(DamagedMetrics, match=f"{file}:{1 + content[: bit // 8].count(10)}: "):
             read_events(file)

@@ -119,6 +119,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
         assert result(several, 14) == result(tmp_path / "one", 14)
 
 
+@pytest.mark.thorough
 def test_fast_sums_differ_no_more_than_another_order_of_the_batches_does(tmp_path: Path) -> None:
     """The same update in one process with its batches added the other way round is the control."""
     settings = ("train.duration=3", 'train.reduction="fast"')

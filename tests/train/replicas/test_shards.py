@@ -143,6 +143,7 @@ def test_losses_and_gathered_gradients_are_those_of_one_process(
             assert found["back"], placement
 
 
+@pytest.mark.thorough
 def test_what_torch_does_by_itself_over_gloo_is_seen() -> None:
     """Its mean is a sum there or a true mean, by its version; both with a loss that is divided already."""
     for code, out, err in ended(started(2, "float64", "mean", program=compare)):
