@@ -90,7 +90,7 @@ def test_a_log_that_cannot_be_written_starts_nothing(forks: Forks, job: Callable
         forks.start(nowhere)
 
 
-@pytest.mark.parametrize("make", [Forks, Processes])
+@pytest.mark.parametrize("make", [Forks, pytest.param(Processes, marks=pytest.mark.thorough)])
 def test_what_is_stopped_has_saved(make: type[Forks] | type[Processes], job: Callable[..., Job]) -> None:
     engine: AnyEngine = make(1)
     long = job("train.duration=100000")

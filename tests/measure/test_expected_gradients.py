@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kinds import examples
-from live import live_tensors
+from live import begin, live_tensors
 from normscope.measure import expected_gradient_norms, gradient_norms
 
 
@@ -110,6 +110,7 @@ def test_gradients_and_the_generator_stay_as_they_are():
 
 def test_memory_does_not_grow_with_the_batches():
     """As many live tensors before the 12th batch as before the 2nd."""
+    begin()
     model, seen = small(), []
 
     def batches():

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from kinds import examples
-from live import live_tensors
+from live import begin, live_tensors
 from normscope.measure import Point, depth_points, first_tensor, measure_stream, points, recording, stream_moments
 
 
@@ -263,6 +263,7 @@ def test_no_activation_is_kept():
         alive.append(weakref.ref(x))
         return stream_moments(x)
 
+    begin()
     before = live_tensors()
     with torch.no_grad(), recording(depth_points(blocks), reduce) as found:
         for seed in range(5):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import live
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.model.profiling import profile
@@ -82,6 +83,7 @@ def test_without_it_a_block_keeps_many_times_as_much(placement):
 
 
 def test_no_dropout_mask_outlives_a_block_that_is_computed_again():
+    live.begin()
     stack = encoder("pre-ln", 6, StackConfig(dropout=0.3, activation_dropout=0.3, activation_checkpointing=True))
     layout = Layout(torch.tensor([2, 5]))
     output = stack(torch.randn(7, WIDTH, requires_grad=True), Context(layout=layout))
