@@ -90,6 +90,7 @@ def test_a_prediction(printed) -> None:
     assert shown(found) == there
 
 
+@pytest.mark.thorough
 def test_placements(printed) -> None:
     assert shown(normscope.placements("rezero", "keel")) == printed("placements", "show", "rezero", "keel")
     every = normscope.placements()
@@ -102,6 +103,7 @@ def test_a_choice(printed) -> None:
     assert shown(found) == printed("choose", "post-ln", *size)
 
 
+@pytest.mark.thorough
 def test_a_comparison(printed, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(compare, "run_cells", in_process.run_cells)
     config = {

@@ -103,6 +103,7 @@ def diverged(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.thorough
 def test_a_diverged_run_and_its_model_are_one_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

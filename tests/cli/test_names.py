@@ -58,6 +58,7 @@ def test_show_takes_several_names(normscope):
     assert json.loads(alone) == both["pre-ln"]
 
 
+@pytest.mark.thorough
 def test_show_all_leaves_out_what_is_not_defined_for_the_model(normscope):
     code, out, _ = normscope("placements", "show", "all", "--model", "decoder-only", "--blocks", "2", "--json")
     defined = [name for name, placement in registered().items() if "decoder-only" in placement.models]

@@ -130,6 +130,7 @@ def test_mistakes_end_in_one_line(call, arguments, message, tmp_path, monkeypatc
     assert message in err
 
 
+@pytest.mark.thorough
 def test_writing_the_manual(call, tmp_path):
     code, out, _ = call("--write-docs", tmp_path / "docs")
     assert (code, out.strip()) == (0, str(tmp_path / "docs/placements.md"))

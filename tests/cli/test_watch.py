@@ -264,6 +264,7 @@ def test_a_report_follows_and_stays_at_the_end_as_it_is(
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
 
 
+@pytest.mark.thorough
 def test_a_report_is_written_again_where_something_changed_and_not_too_often(tmp_path: Path) -> None:
     seconds = 0.0
     cells = reported(tmp_path)

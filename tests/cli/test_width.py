@@ -136,6 +136,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("columns", [80, 120])
 def test_what_is_said_of_trainings_keeps_to_them_too(columns: int, desk: Path) -> None:

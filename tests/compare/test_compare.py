@@ -241,6 +241,7 @@ def test_a_mistake_is_one_message_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_pre_trainings_are_compared_as_translations_are(tmp_path: Path) -> None:
     settings = (
         'task="masked-lm"',

@@ -24,6 +24,7 @@ def read(path):
         return stream.read().split("\n")[:-1]
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("joint", [False, True])
 def test_what_a_corpus_holds(config, text, joint, listing):
     report = prepare(config(joint=joint, lowercase=True, max_length_ratio=1.4))
@@ -72,6 +73,7 @@ def test_vocabularies_are_learned_on_train_alone(config, text):
     assert joint.target.vocabulary.to_json() == Vocabulary.learn(german + english, 200).to_json()
 
 
+@pytest.mark.thorough
 def test_the_number_of_processes_changes_no_byte(config):
     alone = prepare(config(workers=1))
     files = stored(alone.out)

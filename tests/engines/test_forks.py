@@ -128,6 +128,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.thorough
 def test_no_forked_run_outlives_a_command_that_is_killed(job: Callable[..., Job]) -> None:
     long = job("train.duration=100000")
     parent = subprocess.Popen([sys.executable, "-c", PARENT, long.words[3], str(long.folder), str(long.log)])

@@ -45,6 +45,7 @@ def kept_for_backward(run: Callable[[], Tensor], parameters: Iterable[nn.Paramet
     return result, sum(tensor.untyped_storage().nbytes() for tensor in held.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("placement", "again"), [("deepnorm", True), ("pre-ln", False), ("admin", False), ("lns", False)]
 )

@@ -182,6 +182,7 @@ def test_making_a_module_draws_its_weights_and_nothing_else() -> None:
     assert len(set(draws)) == 1
 
 
+@pytest.mark.thorough
 def test_compiled_as_one_graph_for_every_size_of_batch() -> None:
     torch._dynamo.reset()
     ours = evaluated(Encoder("lns", blocks=1, **SIZES))

@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.report.comparison.page import write
 from report.browser import frames, opened
@@ -26,6 +28,7 @@ def test_page_fits_telephone_and_desk_in_both_themes_without_a_word_in_the_log(
     assert backgrounds == ["rgb(15, 19, 24)", "rgb(246, 248, 250)"]
 
 
+@pytest.mark.thorough
 def test_the_written_file_logs_nothing(comparison: ComparisonPage, tmp_path: Path) -> None:
     assert "CONSOLE" not in opened(write(comparison, tmp_path), tmp_path, "--dump-dom").stderr
 

@@ -114,6 +114,7 @@ def strings(value: Any) -> Iterator[str]:
         yield value
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_number_is_on_the_page(name):
     """To three figures: a rounded number is within half of its last place; rates that advice names have two, and

@@ -111,6 +111,7 @@ def test_a_diverged_run_does_not_flatten_the_others_and_chance_is_seen():
     assert low < 4.0 < 5.6 < high < 10
 
 
+@pytest.mark.thorough
 def test_gradient_panels_share_a_log_axis():
     profiles = [
         GradientProfile(
@@ -124,6 +125,7 @@ def test_gradient_panels_share_a_log_axis():
     assert "Placement 9, v: encoder 1 0.1000, decoder 1 2.000" in words(gradient_svg(profiles))
 
 
+@pytest.mark.thorough
 def test_the_pictures_turn_to_panels_on_their_own():
     many, few = curves_svg(curves(), ylabel="nats"), curves_svg(curves()[:4], ylabel="nats")
     height = [float(re.search(r'height="([\d.]+)pt"', svg)[1]) for svg in (many, few)]

@@ -178,6 +178,7 @@ def test_absent_values_are_named() -> None:
     assert [spread(v).mean for v in ([], [None], [None, float("inf")])] == ["–", "–", "non-finite"]
 
 
+@pytest.mark.thorough
 def test_same_comparison_same_bytes_in_every_process(sample_page: str) -> None:
     here = hashlib.sha256(sample_page.encode()).hexdigest()
     code = (

@@ -62,6 +62,7 @@ def test_labels_that_panels_share_stand_in_the_legend_once():
     assert groups(once, "text") == groups(twice, "text") == 3
 
 
+@pytest.mark.thorough
 def test_rows_and_columns():
     one, two, three = (size(panels_svg([PANEL] * n, title="T")) for n in (1, 2, 3))
     assert two[0] == 2 * one[0]

@@ -50,6 +50,7 @@ def test_more_lines_than_hues():
     assert all(f"{label}, encoder" in words(svg) for label in labels)
 
 
+@pytest.mark.thorough
 def test_the_change_by_an_update_is_a_third_panel():
     lines = [PredictedLine(label="A", stack="encoder", streams={"x": (1.0, 2.0)}, gradient=(3.0,), change=(0.0, 0.5))]
     svg = prediction_svg(lines, gradient_of="W2", title="t", change_by="adam, rate 1e-3")

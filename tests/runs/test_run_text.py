@@ -108,6 +108,7 @@ def assert_mistake(called: tuple[int, str, str], *parts: str) -> None:
         assert part in err
 
 
+@pytest.mark.thorough
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("task", TASKS)
 def test_a_stopped_run_goes_on_exactly(task: str, whole: dict[str, Path], tmp_path: Path) -> None:

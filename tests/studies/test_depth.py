@@ -164,6 +164,7 @@ class TestStudy:
         # In the figure's description, and at the end of the one curve that does.
         assert (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8").count("leaves float32") == 2
 
+    @pytest.mark.thorough
     def test_every_placement_of_encoders(self, tmp_path):
         names = encoder_placements()
         assert "t-fixup" not in names

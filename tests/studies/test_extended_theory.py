@@ -153,6 +153,7 @@ class TestStudy:
         STUDY.run(replace(SMOKE, seeds=SMOKE.seeds + 1), more)
         assert more.made == [f"{placement}/seed-{SMOKE.seeds + 1}" for placement in ("post-ln", "pre-ln")]
 
+    @pytest.mark.thorough
     @pytest.mark.usefixtures("_without_figures")
     def test_other_sizes_are_measured_again(self, tmp_path):
         STUDY.run(SMOKE, Pieces(tmp_path))
@@ -176,6 +177,7 @@ class TestStudy:
         STUDY.run(SMOKE, rest)
         assert (len(killed.made), len(rest.made)) == (SMOKE.seeds, SMOKE.seeds)
 
+    @pytest.mark.thorough
     def test_the_verb(self, tmp_path, monkeypatch, capsys):
         out = tmp_path / "out"
         arguments = ["study", "extended-theory", "--scale", "smoke", "--set", "seeds=3", "--out", str(out)]

@@ -201,6 +201,7 @@ class TestStudy:
             assert (folder / f"{figure}.svg").read_text(encoding="utf-8").startswith("<svg")
         assert "Post-LN after the warm-up" in (folder / "report.html").read_text(encoding="utf-8")
 
+    @pytest.mark.thorough
     def test_what_was_measured_is_not_measured_again(self, folder, tmp_path):
         shutil.copytree(folder, again := tmp_path / "again")
         lost = [again / "pieces" / "layers" / f"{PRE}_seed-2.json", again / "pieces" / "after-warm-up"]

@@ -130,6 +130,7 @@ class TestVerdicts:
 
 
 class TestStudy:
+    @pytest.mark.thorough
     def test_predictions_are_made_fresh(self, tmp_path, monkeypatch):
         first, _ = run_study(STUDY, TINY, pieces := Pieces(tmp_path), command="")
         assert len(pieces.made) == 6

@@ -46,6 +46,7 @@ def made(folder: Path) -> list[str]:
     return pieces.made
 
 
+@pytest.mark.thorough
 def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: Path, tmp_path: Path):
     folder = tmp_path / "study"
     assert len(made(folder)) == 8
@@ -62,6 +63,7 @@ def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: 
     assert len(made(folder)) == 8
 
 
+@pytest.mark.thorough
 def test_the_page_and_the_data_name_what_made_them(tmp_path: Path):
     forget()
     _, page = run_study(STUDY, TINY, Pieces(tmp_path), command="")

@@ -126,6 +126,7 @@ def test_what_cannot_be_measured(changes, message):
         replace(SMALL, **changes)
 
 
+@pytest.mark.thorough
 def test_what_the_text_repeats_is_what_the_prediction_needs(tmp_path):
     """With it the root mean square deviation of W2's gradients is small, dropout and all; without it, it is not."""
     config = replace(SMALL, width=128, ffn_width=256, seeds=6, max_tokens=512, dropout=0.3, placements=("post-ln",))

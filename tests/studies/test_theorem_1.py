@@ -163,6 +163,7 @@ class TestStudy:
         run_study(STUDY, replace(SMOKE, seeds=SMOKE.seeds + 1), more, command="normscope study theorem-1")
         assert more.made == [f"{placement}/seed-{SMOKE.seeds + 1}" for placement in SIDES]
 
+    @pytest.mark.thorough
     @pytest.mark.usefixtures("_without_figures")
     def test_a_killed_run_goes_on(self, tmp_path, monkeypatch):
         calls = []
@@ -184,6 +185,7 @@ class TestStudy:
         assert len(rest.made) == 2 * SMOKE.seeds - 1
         assert found.claims == STUDY.run(SMOKE, Pieces(tmp_path / "other")).claims
 
+    @pytest.mark.thorough
     def test_the_verb(self, tmp_path, monkeypatch, capsys):
         out = tmp_path / "out"
         monkeypatch.setattr(sys, "argv", ["normscope", "study", "theorem-1", "--scale", "smoke", "--out", str(out)])

@@ -200,6 +200,7 @@ def test_a_report_runs_no_code_of_the_user_s(whole: tuple[str, Path], tmp_path: 
     assert normscope.compare_runs(run).page.unigram_loss_nats == pytest.approx(math.log(11), abs=0.3)
 
 
+@pytest.mark.thorough
 def test_a_comparison_trains_the_model_of_a_file_over_rates_and_warm_ups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ def test_many_kills_end_with_the_bits_of_the_run_left_alone(tmp_path: Path, time
     assert len(set(report["at"])) >= timed // 2 - 1  # spread over the run
 
 
+@pytest.mark.thorough
 def test_three_kills_of_the_command_itself(tmp_path: Path, uninterrupted: Path) -> None:
     folder, dice = tmp_path / "run", random.Random(3)
     command = ["train", "--run", str(folder), *options(*RUN)]

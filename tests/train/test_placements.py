@@ -125,6 +125,7 @@ def test_a_schedule_resumes_exactly(
     assert result(stopped, 12) == result(whole, 12)
 
 
+@pytest.mark.thorough
 def test_a_schedule_is_part_of_what_is_learned(short_run: Callable[..., Path], tmp_path: Path) -> None:
     """Held at 1, branch-norm is Post-LN to the bit; rising, it is not."""
     post = short_run("post-ln")
@@ -137,6 +138,7 @@ def test_a_schedule_is_part_of_what_is_learned(short_run: Callable[..., Path], t
     assert any(not torch.equal(others[name], value) for name, value in theirs.items())
 
 
+@pytest.mark.thorough
 def test_a_longer_run_of_every_kind_of_state_resumes_exactly(tmp_path: Path, unfinished: Callable[..., Path]) -> None:
     """nGPT's spheres, a gated feed-forward and attention residuals' history leave nothing outside a checkpoint."""
     for placement, activation in (("ngpt", "swiglu"), ("attn-res-block", "geglu")):

@@ -248,6 +248,7 @@ def test_a_run_that_has_lost_its_checkpoints_begins_again_and_keeps_what_it_logg
         log.write_bytes(log.read_bytes().rpartition(b'{"event": "finished"')[0])  # as a kill at the end leaves it
 
 
+@pytest.mark.thorough
 def test_a_finished_run_that_has_lost_its_checkpoints_is_not_told_to_be_trained_first(unfinished: Any) -> None:
     folder = unfinished(6)
     run.train_run(tiny(*SHORT), folder)

@@ -97,6 +97,7 @@ def test_a_run_at_chance_is_stopped_says_why_and_goes_on_to_the_bits_of_one_that
     assert result(run.path, 12) == result(uninterrupted, 12)
 
 
+@pytest.mark.thorough
 def test_a_run_that_learns_and_one_that_is_at_its_end_are_not_stopped(
     tmp_path: Path, uninterrupted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
