@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_597,
-    "lines of normscope": 68_861,
+    "lines": 86_599,
+    "lines of normscope": 68_863,
     "files": 551,
     "import lines, %": 6.75,
     "public nouns": 850,

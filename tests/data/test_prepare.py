@@ -297,6 +297,7 @@ def test_a_link_is_neither_followed_nor_replaced(config, tmp_path):
     assert not Corpus.open(link).target.form.lowercase
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("place", ["tokenise", "learn", "encode", "manifest"])
 @pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure, listing):

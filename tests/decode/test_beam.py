@@ -85,6 +85,7 @@ def test_greedy_equals_a_loop_without_caches(seed):
         assert best.score == pytest.approx(total / len(tokens), rel=1e-6)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_a_beam_of_everything_finds_everything_in_order(length_penalty):
     model, (source,) = tiny(3, vocabulary=6), sources(0, [4], vocabulary=6)

@@ -40,6 +40,7 @@ NAMES = {
 }
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("way", FORMULAS)
 def test_streams_in_one_tensor_are_found_however_they_are_written(way):
     join, weights, formula, made = FORMULAS[way]
@@ -55,6 +56,7 @@ def test_streams_in_one_tensor_are_found_however_they_are_written(way):
     assert first.connection.write.made == ("constant" if join is as_it_is else made)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("way", FORMULAS)
 def test_the_formula_computes_what_the_model_computes(way):
     join, weights, _, _ = FORMULAS[way]

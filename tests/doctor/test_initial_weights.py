@@ -48,6 +48,7 @@ def own(
     return Patient(model=model, stacks=stacks, observed=observed, dtype=torch.float32)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("placement", "severities"), [("deepnorm", ["warning"] * 2), ("t-fixup", ["warning"] * 2), ("post-ln", [])]
 )

@@ -164,6 +164,7 @@ MEANT: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", MEANT)
 def test_a_design_is_no_mistake(name):
     assert found(MEANT[name]()) == []

@@ -40,6 +40,7 @@ class DenseFormer(nn.Module):
         return self.head(self.norm(x))
 
 
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("written", WRITTEN)
 def test_however_it_is_written_it_is_one_stack_and_nothing_is_wrong(written):
     torch.manual_seed(0)

@@ -62,6 +62,7 @@ def test_reader_s_settings_change_nothing(comparison: ComparisonPage) -> None:
         assert schedule_svg(comparison.schedules) == plain
 
 
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize(
     ("row", "stopped"),
     [([3.0, 2.0, 1.0], False), ([3.0, 2.0], False), ([3.0, math.nan, 1.0], False), ([3.0, math.nan], True),

@@ -52,6 +52,7 @@ def interrupted(config: PairRunConfig, folder: Path, update: int) -> None:
         train_run(config, folder, listeners=[interrupt])
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("update", [3, 7, 16])
 def test_a_stopped_fine_tuning_goes_on_to_the_same_bits(desk: Path, whole: Path, tmp_path: Path, update: int) -> None:
     config = tuning(desk / "pre", desk / "pairs.tsv")

@@ -74,6 +74,7 @@ def test_a_plan_from_slices_is_what_the_whole_model_takes(case: str) -> None:
     assert found.weights == found.gradients == sum(p.nbytes for p in model.parameters())
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(("length", "least"), [(32, None), (32, 1), (64, 1)])
 def test_operations_are_those_of_the_matrices(length: int, least: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six for each weight of a matrix and token, beside the products of scores; by every kernel.

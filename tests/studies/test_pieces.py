@@ -93,6 +93,7 @@ OTHERWISE = (
 )
 
 
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("name", [name for name in studies() if name not in OTHERWISE])
 def test_what_measures_does_not_depend_on_pages(name: str):
     """Else an edited caption would throw hours of measurements away.

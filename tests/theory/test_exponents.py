@@ -12,6 +12,7 @@ from normscope_studies.theory.corrected import pre_ln_stream
 MODEL = ModelSetting(width=64, ffn_width=64, vocabulary=500)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("name", "q", "first", "last"),
     [

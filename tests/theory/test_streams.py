@@ -59,6 +59,7 @@ def drawn(name: str, draws: int = 8) -> dict[str, np.ndarray]:
     return {stream: np.mean(curves, axis=0) for stream, curves in found.items()}
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("name", ["residual", "attn-res", "attn-res-block", "two-streams", "pre-ln"])
 def test_every_stream_is_as_drawn(registry, name):
     register(TwoStreams)

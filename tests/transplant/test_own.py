@@ -141,7 +141,7 @@ def test_copies_and_pickles_are_whole(way, placement: str) -> None:
     assert torch.equal(normscope.untransplant(other)(ids()), other(ids()))
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("placement", ["peri-ln", "mhc"])
 def test_activation_checkpointing_gives_the_same_gradients(placement: str, reentrant: bool) -> None:

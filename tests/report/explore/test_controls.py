@@ -150,6 +150,7 @@ def test_smoothing_is_an_average_that_does_not_start_at_zero(page: Tab) -> None:
         assert shown[i] == pytest.approx(total / mass, rel=1e-12)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("name", "last"), [("target tokens", 767_947), ("epoch", 1000 / 133.7), ("cumulative learning rate", 10)]
 )
@@ -285,6 +286,7 @@ def test_the_address_restores_the_view(tab: Tab, address: str) -> None:
     assert tab.log == []
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "hostile",
     ["x=<b>&zoom=a_b_c&lit=99999_x&frame=1_2_3&arms=9999.-1.x&sort=9_9_9&smooth=7", "%%%", "zoom=update_1e999_NaN"],
