@@ -58,14 +58,13 @@ class PlacedSublayer(nn.Module):
         return self.dropout(self.f(x_ND, context, inside))  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
 class _BoundSublayer:
-    """A sub-layer as a formula sees it in one forward pass."""
+    """A sub-layer as a formula sees it in one forward pass; no dataclass, which torch.compile 2.11 cannot trace."""
 
-    module: PlacedSublayer
-    context: Context
-    shared: nn.ParameterDict
-    schedule: Callable[[str], Tensor]
+    def __init__(
+        self, module: PlacedSublayer, context: Context, shared: nn.ParameterDict, schedule: Callable[[str], Tensor]
+    ) -> None:
+        self.module, self.context, self.shared, self.schedule = module, context, shared, schedule
 
     @property
     def site(self) -> Site:

@@ -17,6 +17,8 @@ from ..model.linear import add_product, rows_product
 CHUNK_TOKENS = 256
 """Large enough that a pass over the weight is cheap beside the chunk's products, small enough for the logits: 10 MB at
 a vocabulary of 10,000."""
+_DEVICE_LOGITS = 1 << 28
+"""Of a chunk on a device, where each is a pass over the weight's gradient too: a GB in float32."""
 
 
 def smoothed_cross_entropy(
@@ -50,6 +52,8 @@ def smoothed_cross_entropy(
         raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
     # Inside a Function gradients are always off; whether they are wanted must be asked outside.
     with_gradient = torch.is_grad_enabled()
+    if hidden_MD.is_cuda:
+        chunk_tokens = max(chunk_tokens, _DEVICE_LOGITS // weight_VD.shape[0])
     return _sums(hidden_MD, weight_VD, bias_V, target_M, smoothing, soft_cap, chunk_tokens, with_gradient)
 
 

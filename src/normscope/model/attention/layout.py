@@ -136,12 +136,16 @@ class Layout:
 
     def to_heads(self, x_ND: Tensor, heads: int) -> Tensor:
         """(N, H·K) packed tokens -> (B, H, T, K) grid with zeros in the padding."""
+        if self.full:
+            return _in_order(x_ND, self.sentences, self.longest, heads)
         to_grid, to_tokens, padding = self._head_rows(heads)
         rows = _rearrange(x_ND.reshape(self.tokens * heads, -1), to_grid, to_tokens, padding, None)
         return rows.view(self.sentences, heads, self.longest, -1)
 
     def from_heads(self, x_BHTK: Tensor) -> Tensor:
         """(B, H, T, K) grid -> (N, H·K) packed tokens."""
+        if self.full:
+            return x_BHTK.transpose(1, 2).reshape(self.tokens, -1)
         heads = x_BHTK.shape[1]
         to_grid, to_tokens, padding = self._head_rows(heads)
         rows = _rearrange(x_BHTK.reshape(-1, x_BHTK.shape[-1]), to_tokens, to_grid, None, padding)
@@ -185,13 +189,19 @@ class PaddedLayout:
 
     def to_heads(self, x_ND: Tensor, heads: int) -> Tensor:
         """(N, H·K) cells -> (B, H, T, K)."""
-        x_BTHK = x_ND.view(self.sentences, self.longest, heads, x_ND.shape[1] // heads)
-        # Where memory is read in the order of the result, products of small matrices have the bits of a layout's.
-        return x_BTHK.transpose(1, 2).contiguous()
+        return _in_order(x_ND, self.sentences, self.longest, heads)
 
     def from_heads(self, x_BHTK: Tensor) -> Tensor:
         """(B, H, T, K) -> (N, H·K) cells."""
         return x_BHTK.transpose(1, 2).reshape(self.sentences * self.longest, -1)
+
+
+def _in_order(x_ND: Tensor, sentences: int, longest: int, heads: int) -> Tensor:
+    """(N, H·K) cells -> (B, H, T, K), where every cell is a token or counts as one."""
+    x_BHTK = x_ND.reshape(sentences, longest, heads, x_ND.shape[1] // heads).transpose(1, 2)
+    # Where memory is read in the order of the result, products of small matrices have the bits of a gathered grid's;
+    # attention on a device reads any order.
+    return x_BHTK if x_BHTK.is_cuda else x_BHTK.contiguous()
 
 
 class _Rearrange(torch.autograd.Function):
