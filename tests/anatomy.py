@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_650,
-    "lines of normscope": 68_914,
+    "lines": 86_805,
+    "lines of normscope": 69_069,
     "files": 551,
-    "import lines, %": 6.74,
+    "import lines, %": 6.73,
     "public nouns": 850,
     "homonyms": 25,
 }

@@ -99,9 +99,9 @@ def perturb(model: nn.Module) -> nn.Module:
     return model
 
 
-def by_hand(model: GPT, placement: str) -> Tensor:
+def by_hand(model: GPT, placement: str, tokens: Tensor | None = None) -> Tensor:
     """The forward of a model that was Pre-LN, under a placement, from its modules and what was added to them."""
-    x = model.table(ids())
+    x = model.table(ids() if tokens is None else tokens)
     count = len(model.blocks)
     if placement == "peri-ln":
         x = model.blocks[0].placed.start.norms.main(x)

@@ -3,6 +3,7 @@
 Everything else that a block does, with masks, caches, positions, dropout and tuples, goes on as it was written.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -50,6 +51,12 @@ _WRITING = {
 """What writes into its first argument, by name."""
 _NORMS = {torch.nn.functional.layer_norm, torch.layer_norm, torch.nn.functional.rms_norm, torch.rms_norm}
 
+PASSED_OVER: Callable[[Tensor], Tensor] = torch.positive
+"""What a norm before F calls in place of itself: of the stream it gives what F reads, of anything else that itself.
+
+So F is handed what it reads, and may read it where nothing can be followed: under checkpoints, in compiled code.
+"""
+
 _Move = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
@@ -63,13 +70,18 @@ class Following(TorchFunctionMode):
     def __init__(self, run: Run, stream: Tensor, block: str, *, passes_norms: bool) -> None:
         super().__init__()
         self.run, self.block, self.passes_norms = run, block, passes_norms
-        self.has_gradients = torch.is_grad_enabled()
+        self.has_gradients, self.compiled = torch.is_grad_enabled(), torch.compiler.is_compiling()
+        self.hooks = self._hooks()
         self.places: list[tuple[Tensor, tuple[_Move, ...]]] = [(stream, ())]
-        """Every tensor that stands for the stream, and how it came of the block's own."""
+        """Every tensor that stands for the stream as it is now, and how it came of the block's own."""
+        self.past: list[Tensor] = []
+        """What stood for it before the last sum."""
         self.has_read = False
         """Whether the next sub-layer has begun."""
-        self.values: list[tuple[Tensor, Tensor]] = []
-        """What the sub-layer reads in place of each tensor that stands for the stream: the same for the same tensor."""
+        self.values: list[tuple[Tensor, Tensor, int]] = []
+        """What the sub-layer reads in place of each tensor that stands for the stream, and that value's version."""
+        self.needed = self._versions()
+        """What the formula still has to read, and the version of each."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -81,11 +93,15 @@ class Following(TorchFunctionMode):
         if func in _MOVES and self.moves_of(args[0]) is not None:
             return self._moved(func, args, kwargs)
         if func in _ADDS and self.has_read and (branch := self._branch(args)) is not None:
-            return self._joined(func, args, branch)
+            return self._joined(func, args, branch, kwargs)
         if func in _NORMS and self.passes_norms and self.moves_of(args[0]) is not None:
             return args[0]
         if func in _WRITING and self.moves_of(args[0]) is not None:
             self.refuse(f"{_WRITING[func]} writes into the residual stream")
+        if func is PASSED_OVER:
+            read = self._read(args[0])
+            self.has_read = self.has_read or read is not args[0]
+            return read
         self.has_read = True
         return func(*self._read(args), **self._read(kwargs))
 
@@ -104,6 +120,8 @@ class Following(TorchFunctionMode):
         for value in _values(args, kwargs):
             if self.moves_of(value) is not None:
                 return value  # type: ignore[no-any-return]
+            if self.past and any(value is one for one in self.past):
+                self.refuse("it reads the residual stream of before its last sum")
         return None
 
     def _moved(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -122,22 +140,28 @@ class Following(TorchFunctionMode):
             return None
         return args[1] if ours[0] else args[0]  # type: ignore[no-any-return]
 
-    def _joined(self, func: Callable[..., Any], args: tuple[Any, ...], branch: Tensor) -> Tensor:
+    def _joined(self, func: Callable[..., Any], args: tuple[Any, ...], branch: Tensor, kwargs: Any) -> Tensor:
         stream = args[1] if args[0] is branch else args[0]
         if self.run.joins == len(self.run.program.reads):
             self.refuse(f"it has more than {self.run.joins} residual sums")
+        if kwargs:
+            self.refuse(f"its sum is made with {', '.join(kwargs)}")
         if torch.is_grad_enabled() != self.has_gradients:
             self.refuse("its sum is made within an autograd.Function, or where gradients are switched off")
+        self._refuse_elsewhere("its sum is made")
         moves = self.moves_of(stream) or ()
         if moves:
             branch = self._moved_back(branch, moves)
+        self.check_unwritten()
         self.run.join(branch)
-        self.has_read, self.values = False, []
+        self.has_read, self.values, self.needed = False, [], self._versions()
         new = branch.detach()
         for move, rest, named in moves:
             new = move(new, *rest, **named)
-        self.places.append((new, moves))
-        return stream if func in _WRITES and args[0] is stream else new
+        new = stream if func in _WRITES and args[0] is stream else new
+        self.past += [place for place, _ in self.places if place is not new]
+        self.places = [(new, moves)]
+        return new
 
     def _moved_back(self, branch: Tensor, moves: tuple[_Move, ...]) -> Tensor:
         """A branch that is added to the stream in another shape, in the stream's own."""
@@ -157,22 +181,51 @@ class Following(TorchFunctionMode):
         return value
 
     def _read_as(self, place: Tensor, moves: tuple[_Move, ...]) -> Tensor:
-        for known, read in self.values:
+        for known, read, version in self.values:
             if known is place:
+                if self._version(read) != version:
+                    self.refuse("it writes into what a sub-layer reads, and reads that again")
                 return read
-        # A reader without gradients must not be the one that all others have them from.
-        with torch.set_grad_enabled(self.has_gradients):
-            read = self.run.read()
+        read = self.run.read()
         for move, rest, named in moves:
             read = move(read, *rest, **named)
-        self.values.append((place, read))
+        if read is not place:
+            self._refuse_elsewhere("the residual stream is read")
+        self.values.append((place, read, self._version(read)))
         return read  # type: ignore[no-any-return]
+
+    def _refuse_elsewhere(self, what: str) -> None:
+        """Raise TransplantRefused where what is computed now is computed, or derived, again without us."""
+        if torch.compiler.is_compiling() != self.compiled:
+            self.refuse(f"{what} within a part of it that is compiled: compile the whole model after the transplant")
+        if self._hooks() != self.hooks:
+            self.refuse(f"{what} within torch.utils.checkpoint, or other hooks on saved tensors, inside of its forward")
+        if torch.is_grad_enabled() != self.has_gradients and not self.compiled and _is_within_function():
+            self.refuse(f"{what} within an autograd.Function, such as a checkpoint's, inside of its forward")
+
+    def _hooks(self) -> Any:
+        """What packs tensors that are saved for gradients; None where nothing does."""
+        return None if self.compiled else torch._C._autograd._top_saved_tensors_default_hooks(True)
+
+    def _version(self, x: Tensor) -> int:
+        """How often a tensor has been written into, as far as that is known."""
+        return -1 if self.compiled or x.is_inference() else x._version
+
+    def _versions(self) -> list[tuple[Tensor, int]]:
+        return [(x, self._version(x)) for x in self.run.needed() if isinstance(x, Tensor)]
+
+    def check_unwritten(self) -> None:
+        """Raise TransplantRefused where something has been written into that the formula still has to read."""
+        if any(self._version(x) != version for x, version in self.needed):
+            self.refuse("a sub-layer writes into what it reads, which is the residual stream")
 
     def given_back(self, output: Any, state: Tensor) -> tuple[Any, bool]:
         """A block's output with the state in place of the stream, and whether the stream was in it."""
         if isinstance(output, Tensor):
             moves = self.moves_of(output)
             if moves is None:
+                if any(output is one for one in self.past):
+                    self.refuse("it returns the residual stream of before its last sum")
                 return output, False
             for move, rest, named in moves:
                 state = move(state, *rest, **named)
@@ -189,6 +242,16 @@ class Following(TorchFunctionMode):
                 return output, False
             return (type(output)(*made) if hasattr(output, "_fields") else type(output)(made)), True
         return output, False
+
+
+def _is_within_function() -> bool:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code is not _APPLY:
+        frame = frame.f_back
+    return frame.f_code is _APPLY
+
+
+_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 
 def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:

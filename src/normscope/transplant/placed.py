@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..model.placed import PlacedParameters, Schedules
 from ..placement.symbol import ParameterSpec
-from .following import Following, TransplantRefused
+from .following import PASSED_OVER, Following, TransplantRefused
 from .program import Part, Program, Run
 
 PLACED = "placed"
@@ -104,7 +104,7 @@ _MADE: dict[tuple[str, type], type] = {}
 
 
 def swapped_class(kind: str, original: type) -> type:
-    """The class "block" or "norm" that stands for another one: a subclass of the same name, made once."""
+    """The class "block", "norm" or "inner norm" that stands for another one: a subclass of the same name, made once."""
     if (kind, original) not in _MADE:
         forward = _FORWARDS[kind](original)
         _MADE[kind, original] = type(
@@ -124,7 +124,12 @@ def swapped_class(kind: str, original: type) -> type:
 
 
 def swap(module: nn.Module, kind: str) -> None:
-    """Give a module the class of a kind."""
+    """Give a module the class of a kind. Raises TransplantRefused where its own forward would hide it."""
+    if "forward" in vars(module):
+        raise TransplantRefused(
+            f"a {type(module).__name__} has a forward of its own beside its class's, such as hooks of accelerate or a "
+            "patch put there: take it away (accelerate.hooks.remove_hook_from_module), and put it back afterwards"
+        )
     module.__class__ = swapped_class(kind, type(module))
 
 
@@ -143,10 +148,14 @@ def _blank(kind: str, original: type) -> Any:
     return made.__new__(made)  # type: ignore[call-overload]
 
 
-def _forward_of_norm(original: type) -> Callable[..., Any]:
+def _forward_of_norm(original: type, applied: Callable[[Tensor], Tensor] = lambda x: x) -> Callable[..., Any]:
     @functools.wraps(original.forward)  # type: ignore[attr-defined]
-    def forward(self: nn.Module, x: Tensor) -> Tensor:
-        return x
+    def forward(self: nn.Module, x: Tensor, *others: Any, **named: Any) -> Tensor:
+        if others or named:
+            raise TransplantRefused(
+                f"a {original.__name__} takes more than what it norms, such as a fused sum and norm"
+            )
+        return applied(x)
 
     return forward
 
@@ -158,17 +167,24 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
         added: Added = self.placed  # type: ignore[assignment]
         count = len(wiring.program.inputs)
         entered = wiring.seat.find(args, kwargs)
+        if getattr(entered, "holds_streams", count) != count:
+            raise TransplantRefused(
+                f"{wiring.name}: a block before it did not run, so that its streams are not all there"
+            )
         streams = _unpacked(entered, count)
         run = Run(wiring.program, streams, wiring.norms(added), added.number)
         mode = Following(run, streams[0], wiring.name, passes_norms=wiring.passes_norms)
         args, kwargs = wiring.seat.put(args, kwargs, streams[0])
         with mode:
             output = original.forward(self, *args, **kwargs)  # type: ignore[attr-defined]
+        if not run.joins and mode.given_back(output, entered)[1]:
+            mode.refuse("it returned without any residual sum, as blocks do that are left out at random")
         if run.joins != len(run.program.reads):
             raise TransplantRefused(
                 f"{wiring.name}: {run.joins} sums with the residual stream were seen and it has "
                 f"{len(run.program.reads)} sub-layers; a sum within a fused kernel cannot be seen"
             )
+        mode.check_unwritten()
         left = run.outputs()
         output, found = mode.given_back(output, _packed(left))
         if not found:
@@ -187,6 +203,8 @@ def _packed(streams: Sequence[Tensor]) -> Tensor:
     if len(streams) == 1:
         return streams[0]
     packed = torch.cat(list(streams))
+    if not torch.compiler.is_compiling():
+        packed.holds_streams = len(streams)  # type: ignore[attr-defined]
     if _HANDED is not None:
         _HANDED.append((packed, streams))
     return packed
@@ -214,7 +232,11 @@ def handed_on() -> Iterator[None]:
         _HANDED = None
 
 
-_FORWARDS = {"block": _forward_of_block, "norm": _forward_of_norm}
+_FORWARDS: dict[str, Callable[[type], Callable[..., Any]]] = {
+    "block": _forward_of_block,
+    "norm": _forward_of_norm,
+    "inner norm": functools.partial(_forward_of_norm, applied=PASSED_OVER),
+}
 
 
 def seat_of(block: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], output: Any) -> Seat | None:

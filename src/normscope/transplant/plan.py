@@ -23,6 +23,8 @@ class OldNorm:
     """The sub-layer that it stands at."""
     role: str
     """before F, after F, or outer, of the sum."""
+    inner: bool
+    """Whether nothing reads it but F."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +59,15 @@ class StackPlan:
         return self.found.placement == self.placement.name
 
     @property
-    def swapped_norms(self) -> list[str]:
-        """Modules of all norms that are passed over in the model's own forward."""
+    def all_norms(self) -> list[str]:
+        """Modules of the norms that are passed over in the model's own forward, each as often as it is used."""
         norms = [norm.module for block in self.blocks for norm in block.norms]
-        return list(dict.fromkeys(norms + ([self.final_norm] if self.final_norm else [])))
+        return norms + ([self.final_norm] if self.final_norm else [])
+
+    def is_inner(self, module: str) -> bool:
+        """Whether nothing but F reads such a norm."""
+        uses = [norm.inner for block in self.blocks for norm in block.norms if norm.module == module]
+        return all(uses) and module != self.final_norm
 
 
 def chosen_stacks(stacks: Sequence[Stack], stack: str | None) -> list[int]:
@@ -207,7 +214,9 @@ def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[O
                 role = _role(term, segment)
                 module = _module_of(model, uses[term.at], role)
                 named_kind: SublayerKind = kind if kind in ("feed_forward", "cross_attention") else "attention"
-                norms.append(OldNorm(module=module, kind=named_kind, role=role))
+                read = any(term in one.arguments for one in segment.terms if one.kind != "branch")
+                inner = role == "before" and not read
+                norms.append(OldNorm(module=module, kind=named_kind, role=role, inner=inner))
     return norms
 
 

@@ -158,6 +158,8 @@ class Program:
     outputs: tuple[int, ...]
     steps: tuple[tuple[Step, ...], ...]
     size: int
+    needed: tuple[tuple[int, ...], ...] = ()
+    """Of what `steps[k]` and those before it have computed, what is read again after them."""
     norms: tuple[tuple[Part, str], ...] = field(default=())
     """Every norm, with its role: before F, after F, outer, of a sum with F, or key, of attention over depth."""
 
@@ -217,6 +219,13 @@ def _program(inputs: Sequence[Later], branches: Sequence[Later], outputs: Sequen
     # In the formula's own order, each as soon as the branches that it is computed from are known.
     found.sort(key=lambda value: value.order)
     slots = {id(value): at for at, value in enumerate([*inputs, *branches, *found])}
+    known = {
+        slots[id(value)]: level for value, level in ((one, levels[id(one)]) for one in (*inputs, *branches, *found))
+    }
+    last: dict[int, int] = dict.fromkeys((slots[id(value)] for value in outputs), len(branches) + 1)
+    for value in found:
+        for slot in _slots_in(_slotted(value.arguments, slots)):
+            last[slot] = max(last.get(slot, 0), levels[id(value)])
     return Program(
         inputs=tuple(slots[id(value)] for value in inputs),
         branches=tuple(slots[id(value)] for value in branches),
@@ -231,6 +240,9 @@ def _program(inputs: Sequence[Later], branches: Sequence[Later], outputs: Sequen
             for piece in range(len(branches) + 1)
         ),
         size=len(slots),
+        needed=tuple(
+            tuple(at for at, until in last.items() if known[at] <= piece < until) for piece in range(len(branches) + 1)
+        ),
         norms=tuple(norms.items()),
     )
 
@@ -307,9 +319,13 @@ class Run:
         last = self.joins == len(self.program.reads)
         return self._slots[self.program.outputs[0] if last else self.program.reads[self.joins]]
 
+    def needed(self) -> list[Any]:
+        """Of what is known once the next sub-layer can read, all that is read again after it."""
+        self.read()
+        return [self._slots[at] for at in self.program.needed[self.joins]]
+
     def join(self, branch: Any) -> None:
         """Take F's output."""
-        self.read()
         self._slots[self.program.branches[self.joins]] = branch
         self.joins += 1
 
@@ -332,6 +348,14 @@ class Run:
         if isinstance(argument, _NormOf):
             return self._norms[argument.part]
         return tuple(map(self._value, argument)) if isinstance(argument, tuple) else argument
+
+
+def _slots_in(argument: Any) -> Iterator[int]:
+    if isinstance(argument, Slot):
+        yield argument.at
+    elif isinstance(argument, tuple):
+        for part in argument:
+            yield from _slots_in(part)
 
 
 def _mix(query: Later, values: Sequence[Later], key: Any, value: Any = None) -> Later:

@@ -1,9 +1,11 @@
 """A model under another placement, in place: planned, done, and read again by the doctor, or left as it was."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -13,14 +15,14 @@ from ..doctor.identify.stacks import find_stacks
 from ..doctor.observe.examine import examined_without_gradients
 from ..doctor.record import Stack
 from ..doctor.trace.forward import Inputs, call_with, tensors_in
-from ..errors import in_one_line
+from ..errors import UserError, in_one_line
 from ..measure.unchanged import left_unchanged, looked_at
 from ..model.stack import make_norm
 from ..placement import Placement
 from ..placement.reading import read
 from ..placement.symbol import SymbolEnd, SymbolSublayer
 from .following import TransplantRefused
-from .placed import PLACED, Added, AddedPart, Wiring, handed_on, seat_of, swap, swap_back
+from .placed import PLACED, Added, AddedPart, Seat, Wiring, handed_on, seat_of, swap, swap_back
 from .plan import BlockPlan, StackPlan, chosen_stacks, plan
 from .program import Part
 from .weights import draw, marked, matrices_in, reset
@@ -87,7 +89,7 @@ def transplant(
     matrices = [matrices_in(model, one) for one in plans] if initialise == "draw" else []
     before = _outputs(model, inputs)
     with _undone_on_error() as undo:
-        seats = _seats(model, inputs, [block.module for one in plans for block in one.blocks])
+        seats = _seats(model, inputs, plans)
         for one in plans:
             _place(model, one, seats, undo)
         _prove(model, inputs, stacks, plans)
@@ -105,7 +107,7 @@ def transplant(
         stack=stack,
         stacks=tuple(one.found.name for one in plans),
         blocks=tuple(block.module for one in plans for block in one.blocks),
-        norms=tuple(dict.fromkeys(name for one in plans for name in one.swapped_norms)),
+        norms=tuple(dict.fromkeys(name for one in plans for name in one.all_norms)),
         frozen=tuple(name for one in plans for name in _idle(model, one)),
         change=change,
     )
@@ -152,28 +154,43 @@ def _undone_on_error() -> Iterator[list[Callable[[], None]]]:
         raise
 
 
-def _seats(model: nn.Module, inputs: Inputs, blocks: list[str]) -> dict[str, Any]:
-    """Where the stream enters each block, from one pass."""
-    found: dict[str, Any] = {}
-    handles = []
-    for name in blocks:
+def _seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[str, Seat]:
+    """Where the stream enters each block, from one pass.
 
-        def note(block: nn.Module, args: Any, kwargs: Any, output: Any, name: str = name) -> None:
-            found[name] = seat_of(block, args, kwargs, output)
+    Raises TransplantRefused where that does not show, or where a norm that is to be passed over norms other things too.
+    """
+    found: dict[str, Seat | None] = {}
+    normed: dict[str, list[Tensor]] = {}
+    norms = Counter(name for one in plans for name in one.all_norms)
 
-        handles.append(model.get_submodule(name).register_forward_hook(note, with_kwargs=True))
+    def note(name: str, block: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        found[name] = seat_of(block, args, kwargs, output)
+
+    def note_normed(name: str, norm: nn.Module, args: Any) -> None:
+        known = normed.setdefault(name, [])
+        if args and not any(torch.equal(args[0], one) for one in known):
+            known.append(args[0].clone())
+
+    blocks = [block.module for one in plans for block in one.blocks]
+    handles = [model.get_submodule(n).register_forward_hook(partial(note, n), with_kwargs=True) for n in blocks]
+    handles += [model.get_submodule(n).register_forward_pre_hook(partial(note_normed, n)) for n in norms]
     try:
         _outputs(model, inputs)
     finally:
         for handle in handles:
             handle.remove()
+    for name, count in norms.items():
+        if len(normed.get(name, ())) > count:
+            raise TransplantRefused(
+                f"{name}: this norm is of the residual stream and of other things, which it must stay"
+            )
     for name in blocks:
         if found.get(name) is None:
             raise TransplantRefused(f"{name}: none of its arguments has the shape of what it returns")
-    return found
+    return {name: seat for name, seat in found.items() if seat is not None}
 
 
-def _place(model: nn.Module, one: StackPlan, seats: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
+def _place(model: nn.Module, one: StackPlan, seats: Mapping[str, Seat], undo: list[Callable[[], None]]) -> None:
     reading = read(one.placement, one.kinds)
     template = _template(model, one)
     for number, (block, specs) in enumerate(zip(one.blocks, reading.blocks, strict=True)):
@@ -202,9 +219,9 @@ def _place(model: nn.Module, one: StackPlan, seats: Mapping[str, Any], undo: lis
             del module.wiring
 
         undo.append(unplace)
-    for name in one.swapped_norms:
+    for name in dict.fromkeys(one.all_norms):
         norm = model.get_submodule(name)
-        swap(norm, "norm")
+        swap(norm, "inner norm" if one.is_inner(name) else "norm")
         undo.append(lambda norm=norm: swap_back(norm))  # type: ignore[misc]
 
 
@@ -257,13 +274,33 @@ def _prove(model: nn.Module, inputs: Inputs, stacks: Any, plans: list[StackPlan]
         if isinstance(cause, TransplantRefused):
             raise cause from None
         raise TransplantRefused(f"the transplanted model cannot be run: {in_one_line(cause or error)}") from error
+    # The doctor looks without gradients and at evaluation: what a training does otherwise must be followed too.
     with left_unchanged(model), torch.enable_grad():
-        call_with(model, inputs)  # the doctor looks without gradients, and sums may be made out of their sight
+        call_with(model, inputs)
+    _prove_training(model, inputs, [block.module for one in plans for block in one.blocks])
     for one in plans:
         found = next((other for other in after if _covers(other, one)), None)
         if found is None:
             raise TransplantRefused(f"{one.found.name}: the doctor finds no such stack after the transplant")
         _prove_stack(found, one)
+
+
+def _prove_training(model: nn.Module, inputs: Inputs, blocks: Sequence[str]) -> None:
+    """Run the model as in training. Raises TransplantRefused where that cannot be followed."""
+    ran: set[str] = set()
+    with left_unchanged(model, [*model.buffers()]), torch.enable_grad():
+        for name in blocks:
+            model.get_submodule(name).register_forward_pre_hook(lambda block, args, name=name: ran.add(name))
+        for module in model.modules():
+            module.training = True
+        try:
+            call_with(model, inputs)
+        except UserError:
+            raise
+        except Exception:
+            return  # of a training, a model may ask for more than these inputs
+    if left := [name for name in blocks if name not in ran]:
+        raise TransplantRefused(f"{left[0]}: a training leaves it out, at random or always, as LayerDrop does")
 
 
 def _covers(found: Stack, one: StackPlan) -> bool:
