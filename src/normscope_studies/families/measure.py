@@ -1,6 +1,6 @@
 """One model type: built small, given random inputs, and looked at by the doctor in a process of its own.
 
-What hangs, or takes the process down, is one result and no end.
+What hangs, or takes the process down, is one result and no end. `others.toml` lists models beside transformers' own.
 """
 
 import contextlib
@@ -9,16 +9,22 @@ import math
 import multiprocessing
 import resource
 import signal
+import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
+from torch import Generator, Tensor, nn
 
 from normscope.adapters.hugging_face import wanted_placement
-from normscope.adapters.hugging_face_inputs import sample
+from normscope.adapters.hugging_face_inputs import Sample, sample
 from normscope.adapters.hugging_face_small import small_model
 from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.errors import UserError, in_one_line
@@ -86,15 +92,20 @@ def looked_at(*, family: str, tokens: int, sequences: int, largest: int, seed: i
     with warnings.catch_warnings(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
         warnings.simplefilter("ignore")
         try:
-            model = small_model(family)
+            model = _other_model(family) if family in other_models() else small_model(family)
         except UserError as error:
             return {"stage": "not built", "why": _short(error)}
         parameters = sum(parameter.numel() for parameter in model.parameters())
         facts = {"model": type(model).__name__, "parameters": parameters}
         if parameters > largest:
             return {"stage": "too large", **facts}
+        generator = torch.Generator().manual_seed(seed)
         try:
-            drawn = sample(model, tokens=tokens, sequences=sequences, generator=torch.Generator().manual_seed(seed))
+            drawn: Sample | _Other = (
+                _Other(inputs=_other_inputs(family, tokens, sequences, generator))
+                if family in other_models()
+                else sample(model, tokens=tokens, sequences=sequences, generator=generator)
+            )
         except UserError as error:
             return {"stage": "without inputs", "why": _short(error), **facts}
         config = getattr(model, "config", None)
@@ -106,6 +117,69 @@ def looked_at(*, family: str, tokens: int, sequences: int, largest: int, seed: i
         except Exception as error:
             return {"stage": "traceback", "why": f"{type(error).__name__}: {_short(error)}", **facts}
     return {"stage": "diagnosed", **facts, **_told(found)}
+
+
+@cache
+def other_models() -> Mapping[str, Mapping[str, Any]]:
+    """What models beside those of transformers are made of, by the name of their source and their own."""
+    sources = tomllib.loads((files(__package__) / "others.toml").read_text(encoding="utf-8"))
+    return {
+        f"{name}: {model}": {**{key: value for key, value in source.items() if key != "models"}, "own": own}
+        for name, source in sources.items()
+        for model, own in source["models"].items()
+    }
+
+
+def _other_model(family: str) -> nn.Module:
+    """Raises UserError where it cannot be built, as where its package is not installed."""
+    of = other_models()[family]
+    given = {**of.get("each", {}), **of["own"]}
+    given.pop("inputs", None)
+    call = given.pop("call", None) or of["call"]
+    try:
+        if "inner" in of:
+            ((place, inner),) = of["inner"].items()
+            given = {**of.get("given", {}), place: _named(inner)(**given)}
+        # TOML has no tuples, which some ask for.
+        given = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+        made: nn.Module = _named(call)(**given)
+    except Exception as error:
+        raise UserError(in_one_line(error)) from error
+    return made.eval()
+
+
+def import_packages() -> None:
+    """Those of other models, as far as they are installed, once for all children."""
+    for of in other_models().values():
+        with contextlib.suppress(Exception):
+            _named(of["own"].get("call") or of["call"])
+
+
+def _named(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Other:
+    """Inputs of a model beside those of transformers."""
+
+    inputs: tuple[Tensor, ...]
+    loss: None = None
+
+
+_WIDTH, _VOCABULARY = 32, 96
+"""Of the models in `others.toml`."""
+
+
+def _other_inputs(family: str, tokens: int, sequences: int, generator: Generator) -> tuple[Tensor, ...]:
+    of = other_models()[family]
+    kind, *rest = str(of["own"].get("inputs", of["inputs"])).split()
+    if kind == "image":
+        return (torch.randn(sequences, 3, int(rest[0]), int(rest[0]), generator=generator),)
+    if kind == "ids":
+        return (torch.randint(_VOCABULARY, (sequences, tokens), generator=generator),)
+    return tuple(torch.randn(sequences, tokens, _WIDTH, generator=generator) for _ in (kind, *rest))
 
 
 def _told(found: Diagnosis) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .judging import HOW_READ, judged_claims, judged_counts, source_wirings, unlike_source, warned
-from .measure import looked_at, measured
+from .measure import import_packages, looked_at, measured, other_models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,10 @@ _Rows = Mapping[str, Mapping[str, Any]]
 def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
     """One piece a model type."""
     version = load_transformers().__version__
-    names = (config.families or tuple(families()))[:: config.every]
+    names = (config.families or (*families(), *other_models()))[:: config.every]
     # What every model imports is imported before the first fork, or every child would import it again.
     looked_at(family="gpt2", **{name: getattr(config, name) for name in _ASKED if name != "limit_seconds"})
+    import_packages()
     rows: dict[str, Mapping[str, Any]] = {}
     for family in pieces.each("model types", names):
         settings = {"family": family, **{name: getattr(config, name) for name in _ASKED}}

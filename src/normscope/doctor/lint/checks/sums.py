@@ -1,5 +1,6 @@
 """Sums that are not there: a sub-layer whose output replaces the stream, is lost, or is never computed."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -152,6 +153,15 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
             "weights, while it reads those of the others",
             fix="look for a branch of the code that returns its input, such as a flag that no case matches",
         )
+    left_out = [path for path in _left_out(patient, unused) if not any(_within(path, module) for module in skipped)]
+    if left_out:
+        yield Fault(
+            severity=Severity.WARNING,
+            where=listed(left_out),
+            message=f"{len(left_out)} sub-layers are built and left out: the forward pass reads none of their weights, "
+            "while it reads those of their likes in the other blocks",
+            fix="call them in these blocks too, or do not build them there",
+        )
     widths = {stack.width for stack in patient.stacks}
     norms = {
         name.rpartition(".")[0]
@@ -171,6 +181,21 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
             message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
             fix="apply them, or do not build them",
         )
+
+
+def _left_out(patient: Patient, unused: set[str]) -> list[str]:
+    """Modules that nothing goes through, and that are sub-layers in most of the other blocks."""
+
+    def kind(path: str) -> str:
+        return re.sub(r"\d+", "#", path)
+
+    used = Counter(kind(sublayer.name) for sublayer in patient.sublayers())
+    idle: dict[str, list[str]] = {}
+    for path, module in patient.model.named_modules():
+        names = [f"{path}.{name}" for name, _ in module.named_parameters()]
+        if kind(path) in used and names and unused.issuperset(names):
+            idle.setdefault(kind(path), []).append(path)
+    return [path for name, paths in idle.items() if "#" in name and len(paths) < used[name] for path in paths]
 
 
 def _stands_in_use(patient: Patient, name: str, unused: set[str]) -> bool:
