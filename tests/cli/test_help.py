@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from normscope.cli import doctor, tune
+from normscope.cli import doctor, main, tune
 from normscope.cli.main import command_line
 from normscope.cli.shared import VERBS, refuse_unwritable
 from normscope.compare.search import STARTS
@@ -209,6 +209,15 @@ def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(tmp
         assert (code, with_torch) == ("2", "False"), (arguments, line, done.stderr)
         assert said.startswith("error: "), arguments
         assert words in said, (arguments, said)
+
+
+def test_a_prompt_that_is_no_text_is_refused_by_its_byte(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["normscope", "generate", "absent", "--prompt", os.fsdecode(b"the \xff dog")])
+    with pytest.raises(SystemExit, match="2"):
+        main.main()
+    assert capsys.readouterr().err.startswith("error: --prompt is not UTF-8, from its byte 5 on: convert the text")
 
 
 def test_a_folder_without_permission_is_refused_before_the_work(

@@ -141,6 +141,8 @@ def generate(
     \b
       normscope generate runs/first --prompt "The history of" --tokens 50
     """
+    # What the shell gave as bytes that are no UTF-8 stands in the word as halves of characters.
+    prompt = _text("--prompt", prompt.encode("utf-8", "surrogateescape"))
     open_trained(run, imports, trust)
     from ..data.documents.tokeniser import SEP
     from ..decode.search import SamplingConfig, positions_left, sample
@@ -197,7 +199,7 @@ def translate(
     search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)
     with averaged_if_asked(run, which, average) as (place, one, _):
         loaded = load_run_of(TRANSLATION, place, which=one, device=device)
-    lines = (_line(number, raw) for number, raw in enumerate(sys.stdin.buffer, 1))
+    lines = (_text(f"line {n} of the input", raw).rstrip("\r\n") for n, raw in enumerate(sys.stdin.buffer, 1))
     for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
         if translation.cut:
             note(f"note: line {number} is too long and was cut")
@@ -205,13 +207,13 @@ def translate(
         sys.stdout.buffer.flush()
 
 
-def _line(number: int, raw: bytes) -> str:
-    """Raises UserError for bytes that are no UTF-8: what stood in their place would be translated like text."""
+def _text(what: str, raw: bytes) -> str:
+    """Raises UserError for bytes that are no UTF-8: what stood in their place would be taken for text."""
     try:
-        return raw.decode("utf-8").rstrip("\r\n")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"line {number} of the input is not UTF-8, from its byte {error.start + 1} on: convert the text first, as "
+            f"{what} is not UTF-8, from its byte {error.start + 1} on: convert the text first, as "
             "with iconv -f latin1 -t utf-8"
         ) from error
 
