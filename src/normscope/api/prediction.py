@@ -11,7 +11,6 @@ from ..report.notebook import fragment, picture, table
 from ..report.words import counted, learning_rate, significant
 from ..settings.arguments import checked
 from ..settings.tables import spelled
-from ..theory.change.prediction import UpdateChange
 from ..theory.doubts import Doubt
 from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many, predict_or_refuse
 
@@ -101,7 +100,7 @@ class Prediction:
     def __str__(self) -> str:
         """What the terminal shows."""
         said = [line for words in doubts_in_words(self.stacks) for line in ["", *_lines_of(words)]]
-        first = [line for words in _meaning(self.stacks) for line in _lines_of(words)]
+        first = [line for words in [*_meaning(self.stacks), *_beyond(self.stacks)] for line in _lines_of(words)]
         return "\n".join([*first, "", *_table(self.stacks, self.model), *_change_table(self.stacks, self.model), *said])
 
     def __repr__(self) -> str:
@@ -228,24 +227,25 @@ def _change_table(found: dict[str, dict[str, StackPrediction]], model: ModelSett
     by = f"by the first update ({first.update}, rate {first.rate:g})"
     streams = [(name, [f"{change.stream[depth]:.4g}" for depth in depths]) for name, (_, change) in changed.items()]
     ends = [(name, [f"{change.output:.4g}", f"{change.loss:.4g}"]) for name, (_, change) in changed.items()]
-    beyond = [_beyond(name, one, change) for name, (one, change) in changed.items()]
     return [
         *("", f"E‖δx_l‖² / d {by}, after l blocks", *number_table(depths, streams)),
         *("", "by it, the change of the output and that of the loss in nats", *number_table(["output", "loss"], ends)),
-        *(line for words in beyond if words for line in ["", *wrap(words, WIDEST)]),
     ]
 
 
-def _beyond(name: str, one: StackPrediction, change: UpdateChange) -> str:
-    """That first order does not reach as far, and to which rate it does; "" where it does."""
-    times = max(float(moved / square) for moved, square in zip(change.stream, one.q, strict=True) if square > 0)
-    if times <= _FIRST_ORDER:
-        return ""
-    rate = learning_rate(change.rate * math.sqrt(_FIRST_ORDER / times), 1)
-    return (
-        f"{name}: out of first order's range, so these are no forecasts: the change is {significant(times, 2)} of the "
-        f"stream's own mean square. First order holds to a rate of about {rate}"
-    )
+def _beyond(found: dict[str, dict[str, StackPrediction]]) -> Iterator[str]:
+    """Whose change is beyond first order, and to which rate it is not."""
+    for name, one in ((name, one) for name, stacks in found.items() for one in stacks.values()):
+        if one.change is None:
+            continue
+        moves = zip(one.change.stream, one.q, strict=True)
+        times = max(float(moved / square) for moved, square in moves if square > 0)
+        if times > _FIRST_ORDER:
+            rate = learning_rate(one.change.rate * math.sqrt(_FIRST_ORDER / times), 1)
+            yield (
+                f"{name}: out of first order's range, so changes below are no forecasts: the stream's is "
+                f"{significant(times, 2)} times its mean square. First order holds to a rate of about {rate}"
+            )
 
 
 _MOST_SAID = 4
