@@ -134,12 +134,11 @@ def _warmup(diagnosis: Record, history: History, own: int, rate: str) -> tuple[s
 def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Iterator[str]:
     yield from episode.evidence
     yield from _found_in(diagnosis)
-    for stack in diagnosis.stacks:
-        if stack.sublayers and all(one.formula.sum_is_normed for one in stack.sublayers):
-            yield (
-                f"{stack.name or 'the model'} is {stack.placement or 'unnamed'}: a norm on every sum leaves its "
-                f"{counted(stack.blocks, 'block')} no path around the norms"
-            )
+    stacks = [one for one in diagnosis.stacks if one.sublayers and all(s.formula.sum_is_normed for s in one.sublayers)]
+    if stacks:
+        which = joined([f"{one.name or 'the model'} ({one.placement or 'unnamed'})" for one in stacks])
+        blocks = counted(sum(one.blocks for one in stacks), "block")
+        yield f"a norm on every sum of {which} leaves {blocks} no path around the norms"
     advice = diagnosis.advice
     if advice is not None and advice.best_rate is not None and peak is not None and peak > advice.best_rate:
         times, best = significant(peak / advice.best_rate, 2), learning_rate(advice.best_rate, 2)

@@ -161,14 +161,14 @@ _MOST_ENDINGS = 80
 
 
 def summary_lines(page: ComparisonPage, where: str) -> list[str]:
-    """What a terminal says of every configuration, what all of it comes to, and where the page is."""
-    lines = [f"{row.verdict.text} – {row.summary}" for row in page.configurations]
-    lines += ["", page.conclusion.found, page.conclusion.paper, ""]
-    for block in (
-        [f"{curve.name}: {curve.summary}" for curve in page.rate_curves],
+    """What all of it comes to, as a terminal says it, then every configuration, and where the page is."""
+    blocks = (
         [arm.summary for arm in page.tuned],
-    ):
-        lines += [*block, ""] if block else []
+        [page.conclusion.found, page.conclusion.paper],
+        [f"{row.verdict.text} – {row.summary}" for row in page.configurations],
+        [f"{curve.name}: {curve.summary}" for curve in page.rate_curves],
+    )
+    lines = [line for block in blocks if block for line in [*block, ""]]
     for row in page.configurations:
         for run in row.seeds:
             if run.status == "decided":
