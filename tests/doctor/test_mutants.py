@@ -6,13 +6,12 @@ from doctor.mutant_bases import BASES
 from doctor.mutants import KINDS, diagnosed, drawn, names, outcome
 from normscope.doctor.result import Finding, Severity
 
-NOT_YET = frozenset(
-    {
-        "norm: the embedding's gone",
-        "optimiser: decay on norms",
-    }
-)
-"""Kinds that are not found above information, with their block, in every base."""
+NOT_YET = {
+    "norm: the embedding's gone": "Post-LN and Pre-LN without one are as right as with one; no draw and no twin says "
+    "which was meant, and BERT's own configuration has no word for it",
+    "optimiser: decay on norms": "the default of AdamW, with which many models were trained well: a note",
+}
+"""Kinds that are not found above information, with their block, in every base, and why they shall not be."""
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -392,3 +392,17 @@ def test_a_table_that_a_branch_reads_too_is_no_bias_of_it():
     torch.manual_seed(0)
     ids = torch.randint(VOCABULARY, (2, 7))
     assert "dead-sublayer" not in said(seen(TwoEnds(), ids, loss=lambda output: output[0].square().mean()))
+
+
+def normed_skip(x: Tensor, f: nn.Module, norm: nn.Module) -> Tensor:
+    return (y := norm(x)) + f(y)
+
+
+@pytest.mark.parametrize("odd", [1, 2, 3])
+def test_a_block_whose_skip_is_normed_does_not_take_the_final_norm(odd):
+    """The feed-forward before it ends as the last one does, in a norm."""
+    torch.manual_seed(0)
+    joins = [(normed_skip if block == odd else pre, pre) for block in range(6)]
+    (stack,) = seen(Model(lambda: Stack(blocks=[Block(two) for two in joins], final=1))).stacks
+    assert stack.final_norm
+    assert {one.placement for one in stack.sublayers if one.block in (5, 6)} == {"pre-ln"}

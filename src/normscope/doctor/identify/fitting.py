@@ -112,8 +112,17 @@ class StreamFormula:
 
     @cached_property
     def ends_as_before(self) -> bool:
-        """Whether the last segment is as an earlier one, so that a norm at its end belongs to the block."""
-        return any(matches(self.last, earlier, qk_norms=False) for earlier in self.segments[:-1])
+        """Whether the last segment is as earlier ones, so that a norm at its end belongs to the block.
+
+        Not where more of them are as it is without that norm: one block whose skip is normed has the same end.
+        """
+
+        def as_earlier(last: Segment) -> int:
+            return sum(matches(last, earlier, qk_norms=False) for earlier in self.segments[:-1])
+
+        bare = self.last.end.kind == "norm" and self.last.end.arguments[0] is not self.last.start
+        without = as_earlier(replace(self.last, end=self.last.end.arguments[0])) if bare else 0
+        return as_earlier(self.last) > without
 
     @cached_property
     def one_norm(self) -> frozenset[bool]:
