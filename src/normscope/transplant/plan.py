@@ -52,11 +52,21 @@ class StackPlan:
     blocks: tuple[BlockPlan, ...]
     final_norm: str
     """The model's own final norm where it is passed over; "" where it stays, or where there is none."""
+    norms_embedding: bool
+    """Whether what enters the first block has to be normed afterwards."""
+    norms_end: bool | None
+    """Whether what leaves the last block has to be, by a norm that its blocks do not have; None where either may be."""
 
     @property
     def is_same(self) -> bool:
         """Whether it has the placement already."""
         return self.found.placement == self.placement.name
+
+    @property
+    def norms_like_the_models(self) -> bool:
+        """Whether norms of the model and norms that are made like them can be the placement's."""
+        plain = self.found.norm in ("layer-norm", "rms-norm") and self.placement.default_norm == "layer-norm"
+        return plain or self.is_same
 
     @property
     def all_norms(self) -> list[str]:
@@ -128,12 +138,23 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
         _block(path, program, some, kinds, reset=reset, fits=own or same)
         for path, program, some in zip(paths, made, norms.values(), strict=True)
     ]
-    passed = "" if final is None or _keeps_final(made[-1], placement) else final
+    start, finish = _ends_of(target.name, shape)
+    passed = "" if final is None or same or _keeps_final(made[-1], placement) else final
     if passed and ("finish", "main") in dict(blocks[-1].program.norms) and (own or same):
         blocks[-1] = replace(blocks[-1], reused={**blocks[-1].reused, ("finish", "main"): passed})
     elif passed:
         blocks[-1] = replace(blocks[-1], idle=(*blocks[-1].idle, passed))
-    return StackPlan(found=found, placement=placement, kinds=kinds, blocks=tuple(blocks), final_norm=passed)
+    several = any(len(program.outputs) > 1 for program in made)
+    wanted = found.final_norm if same else finish and (found.final_norm or not wants_finish)
+    return StackPlan(
+        found=found,
+        placement=placement,
+        kinds=kinds,
+        blocks=tuple(blocks),
+        final_norm=passed,
+        norms_embedding=start and (found.embedding_norm or not wants_start),
+        norms_end=None if several else wanted,
+    )
 
 
 def _keeps_final(last: Program, placement: Placement) -> bool:

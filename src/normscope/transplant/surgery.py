@@ -255,9 +255,7 @@ def _is_added(part: Part, used: Mapping[Part, str], block: BlockPlan) -> bool:
 def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
     """Makes a new norm as those of the model are, or as the placement has them where the model has none like that."""
     own = next((name for block in one.blocks for name in (norm.module for norm in block.norms)), "")
-    same = one.found.placement == one.placement.name
-    plain = one.found.norm in ("layer-norm", "rms-norm") and one.placement.default_norm == "layer-norm"
-    if own and (plain or same):
+    if own and one.norms_like_the_models:
         made = copy.deepcopy(model.get_submodule(own))
         reset(made, one.found.width)
         return lambda width: copy.deepcopy(made)
@@ -316,6 +314,21 @@ def _prove_stack(found: Stack, one: StackPlan) -> None:
                 f"{sublayer.block}, which is {sublayer.placement or 'no placement that has a name'} and not "
                 f"{one.placement.name}"
             )
+    where, name = found.name or "the model", one.placement.name
+    if one.norms_embedding and not found.embedding_norm:
+        raise TransplantRefused(f"{where}: after the transplant nothing norms what enters it, as {name} does")
+    if one.norms_end not in (None, found.final_norm):
+        raise TransplantRefused(
+            f"{where}: after the transplant {'a' if found.final_norm else 'no'} norm follows its last block, and "
+            f"{name} has {'none' if found.final_norm else 'one'} there"
+        )
+    if one.norms_like_the_models and _kinds_of_norms(one.found) and _kinds_of_norms(found) - _kinds_of_norms(one.found):
+        raise TransplantRefused(f"{where}: after the transplant it has norms of another kind or ε than the model's")
+
+
+def _kinds_of_norms(stack: Stack) -> set[tuple[str, str]]:
+    norms = (term.norm for one in stack.sublayers for term in one.formula.segment.terms)
+    return {(norm.kind, f"{norm.epsilon:.6g}") for norm in norms if norm is not None}
 
 
 @torch.no_grad()
