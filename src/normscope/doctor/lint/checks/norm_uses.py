@@ -40,7 +40,8 @@ def double_final_norm(patient: Patient) -> Iterator[Fault]:
                 where=stack.name,
                 message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
                 "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
-                fix="leave the norm after the stack out",
+                fix="leave the norm after the stack out"
+                + "; nothing, where torch.nn.Transformer itself put it there" * kept,
             )
         doubled = [use for use in stack.norm_uses if use.again is not None]
         # That after the last block is spoken of already, or stands behind blocks of several placements.
