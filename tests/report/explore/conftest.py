@@ -1,4 +1,4 @@
-"""Comparisons to explore, and one browser for the tests of a module."""
+"""Comparisons to explore, and one browser for all tests that do."""
 
 import math
 import random
@@ -26,7 +26,7 @@ UPDATES = range(1, 1_001)
 SEEDS = (1, 2, 3)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     with chromium(tmp_path_factory.mktemp("browser")) as found:
         yield found
