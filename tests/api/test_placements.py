@@ -21,6 +21,7 @@ def plain(value: object) -> object:
     return json.loads(json.dumps(value))
 
 
+@pytest.mark.thorough
 def test_placements_are_those_of_the_command_line(monkeypatch, capfd) -> None:
     size = ("--model", "decoder-only", "--blocks", "4", "--width", "64", "--ffn-width", "96")
     found = normscope.placements(model="decoder-only", blocks=4, width=64, ffn_width=96)

@@ -33,6 +33,7 @@ def call(capfd, monkeypatch):
 CASE = ("--model", "decoder-only", "--blocks", 24, "--width", 1024, "--optimizer", "muon", "--tokens", "5e9")
 
 
+@pytest.mark.thorough
 def test_a_case_fits_a_hundred_columns_and_cuts_no_name_and_no_number(call):
     code, out, err = call("choose", *CASE, "--long")
     assert (code, err) == (0, "")

@@ -39,6 +39,7 @@ def test_a_log_alone_is_explained(
     assert (found["onset"], found["cause"]) == (60, "bad-batch")
 
 
+@pytest.mark.thorough
 def test_what_a_log_tells_is_set_apart_from_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -173,6 +173,7 @@ def test_a_kill_in_the_middle_of_a_trial_loses_none_and_repeats_none(
     assert page.tuned == whole[2].tuned
 
 
+@pytest.mark.thorough
 def test_more_trials_go_on_from_those_that_are_there(whole: tuple[Path, Stub, ComparisonPage], tmp_path: Path) -> None:
     fewer, more = Stub(), Stub()
     compared(tmp_path, fewer, Tuning(trials=5, low=3e-4, high=3e-2))
@@ -192,6 +193,7 @@ def test_a_search_with_other_settings_is_refused_and_so_is_one_that_never_peaks(
         run_tuning(asked, tmp_path / "peak", processes=1, engine=lambda at_once: Stub(), **options)
 
 
+@pytest.mark.thorough
 def test_a_warmup_is_searched_too(tmp_path: Path) -> None:
     stub, arm = Stub(), OpenArm("post-ln", (0, 2), "adam")
     asked = TuningTask(base=BASE, arms=[arm], tuning=TUNING, corpus=corpus_of(BASE, None))

@@ -105,6 +105,7 @@ def test_seed_epoch_and_index_each_change_the_mask() -> None:
     assert len({tuple(mask.positions_M) for mask in masks}) == len(wheres)
 
 
+@pytest.mark.thorough
 def test_the_same_masks_with_any_number_of_workers() -> None:
     indices = list(range(48))
     alone = masks_of(indices)

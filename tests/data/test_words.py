@@ -36,6 +36,7 @@ def tokeniser_of(which: tuple[TokeniserKind, bool]) -> TextTokeniser:
     return learned(*which)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("which", KINDS, ids=str)
 @given(texts=st.lists(SOME_TEXT | st.sampled_from(TEXTS), max_size=5))
 def test_words_give_the_ids_of_the_text(which: tuple[TokeniserKind, bool], texts: list[str]) -> None:

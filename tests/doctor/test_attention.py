@@ -51,6 +51,7 @@ def test_measures_are_those_of_the_formula(fused):
     assert (seen.sees_later, seen.sees_earlier) == (0, 1)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("change", [unchanged, as_t5, normed_at(HEAD**-0.5), drawn(0.25)])
 def test_right_attention_is_silent(change, fused):

@@ -57,6 +57,7 @@ def calls(run: Callable[[], object]) -> int:
     return counted
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("wiring", [Dense, TwoStreams])
 def test_twice_the_blocks_are_at_most_four_times_the_work(wiring: type[nn.Module]):
     """Where each way through the sums was gone on its own, two blocks more took three to four times as long."""
@@ -68,6 +69,7 @@ def test_twice_the_blocks_are_at_most_four_times_the_work(wiring: type[nn.Module
     assert work[1] <= 4 * work[0]
 
 
+@pytest.mark.thorough
 def test_streams_in_one_tensor_too():
     """Of mHC: 2.0 times the calls for twice the blocks up to 16, and no more than that in seconds up to 64."""
     work = []

@@ -57,6 +57,7 @@ def test_small_normal_weights(placement, severities):
     assert [f.severity for f in check(own(placement, "normal-0.02"))] == severities
 
 
+@pytest.mark.thorough
 def test_t_fixup_without_its_scale_and_both_stacks_constants():
     def plain(model: nn.Module) -> None:
         for stack in (model.encoder, model.decoder):

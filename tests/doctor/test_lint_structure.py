@@ -102,6 +102,7 @@ def test_a_constant_of_no_placement_is_worth_knowing_only():
     assert f"DeepNorm has {6**0.25:.4g}" in finding.message
 
 
+@pytest.mark.thorough
 def test_a_scaled_branch_is_the_same_constant():
     bug = both(lambda x, f, norm: norm(x + f(x) / 2.8284), blocks=12)
     (finding,) = found_in(patient(bug()))

@@ -39,6 +39,7 @@ def looked(name: str, device: str) -> list[Stack]:
     return find_stacks(model, {"input_ids": ids} | ({"decoder_input_ids": ids} if name == "t5" else {}))
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", SMALL)
 def test_the_structure_is_that_of_the_model_with_weights(name: str) -> None:
     found = looked(name, "meta")
@@ -46,6 +47,7 @@ def test_the_structure_is_that_of_the_model_with_weights(name: str) -> None:
     assert all(stack.placement for stack in found)
 
 
+@pytest.mark.thorough
 def test_seventy_billion_parameters_need_no_memory() -> None:
     """In wide layers: what eighty of them take longer for is going through them one by one."""
     config = transformers.LlamaConfig(

@@ -106,6 +106,7 @@ def test_our_own_encoders_and_decoders(placement, growth):
     assert all(max(curve) / min(curve) > growth for curve in squares) or growth == 1
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("name", "suffix", "changes", "growth", "correlations"),
     [

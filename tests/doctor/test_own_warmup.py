@@ -34,6 +34,7 @@ def tried(*lengths: int, shortest: int | None) -> WarmupAdvice:
 PROBED = tried(0, 8, 16, shortest=16)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("own", "warmup", "state", "said"),
     [

@@ -40,6 +40,7 @@ def model(*rows: tuple[str, str]) -> nn.Module:
     return built
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("rows", "severities", "said"),
     [

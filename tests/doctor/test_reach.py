@@ -57,6 +57,7 @@ class GatedBlock(Block):
         return lambda x, f, norm: gate(f(norm(x)), x)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("gate", [Gate, TorchGate])
 def test_gates_of_a_gru_are_shown_as_what_they_weigh(gate):
     model = Model(lambda: Stack(blocks=[GatedBlock(gate) for _ in range(6)], final=1))

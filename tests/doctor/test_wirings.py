@@ -132,6 +132,7 @@ def test_other_dtypes(dtype):
     assert {s.placement for s in stack.sublayers} == {"pre-ln"}
 
 
+@pytest.mark.thorough
 def test_a_deep_stack():
     (stack,) = find_stacks(Wired(post, blocks=40), torch.randn(1, 3, WIDTH))
     assert stack.blocks == 40

@@ -110,6 +110,7 @@ def test_post_ln_stream(setting):
     assert np.all(np.abs(found["p"].mean - expected.p) < 0.04)
 
 
+@pytest.mark.thorough
 def test_post_ln_sums_and_the_jacobian_of_their_norms():
     """Lemma 2 and Lemma 3: 3d/2 before a block's last norm, so √(2/3) is what that norm does to a gradient."""
     summary = Summary()
@@ -144,6 +145,7 @@ def test_pre_ln_squared_norms_concentrate_about_the_predicted_mean():
     assert 0.2 < near.delta < 0.8
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(("placement", "least", "most"), [("post-ln", 0.75, 1.05), ("pre-ln", 1.3, 2.0)])
 def test_gradients_of_the_encoder_over_depth(placement, least, most):
     """Both streams of one pass, each with its own lengths; then ‖∂L/∂W‖ of every ffn_out, first block over last.

@@ -35,6 +35,7 @@ def gains() -> dict[str, Tensor]:
     return {"ones": ones, "random": random, "spike": spike, "pair": pair, "zeros": zeros, "equal": -2.5 * ones}
 
 
+@pytest.mark.sampled(one_in=5)
 @pytest.mark.parametrize("gain", gains())
 @pytest.mark.parametrize("eps", [1e-12, 1e-5, 0.7])
 @pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])

@@ -152,6 +152,7 @@ def test_every_finding_and_every_observed_formula_is_on_the_page(name):
     assert [word for word in words if word not in text] == []
 
 
+@pytest.mark.thorough
 def test_what_to_do_comes_first_then_what_matters_then_the_evidence():
     html = page_of("encoder-decoder")
     order = [
@@ -291,6 +292,7 @@ def test_scales_and_branches_that_reach_nothing():
     assert "does not reach the output" not in Page(page_of("healthy")).text
 
 
+@pytest.mark.thorough
 def test_where_a_stack_comes_from_and_what_it_reads():
     found = diagnosis("m", made("one", blocks=2), made("two", blocks=2), made("three", blocks=2))
     found = with_stack(found, 1, memory=0, memory_normed=False, end_read_by="weights")

@@ -65,6 +65,7 @@ def test_too_many_groups_are_more_than_hues():
     assert too_many([*names, Name("one more", "v")])
 
 
+@pytest.mark.thorough
 def test_a_hue_is_a_placement_and_where_there_are_too_many_for_it_none_is_used():
     few = styles_for(Name(group, variant) for group in "abc" for variant in VARIANTS)
     assert [few[Name(group, VARIANTS[1])].color for group in "abc"] == list(HUES[:3])
@@ -152,6 +153,7 @@ def test_endings_put_the_best_first_and_tell_every_seed():
     assert svg == endings_svg(rows, baseline=4.0)
 
 
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("losses", [(), (None,), (math.nan,), (math.inf, 3.0)])
 def test_endings_without_values(losses):
     svg = endings_svg([configuration("A", "no warm-up", *losses)], baseline=None)

@@ -118,6 +118,7 @@ def test_a_comparison_says_what_the_terminal_does(comparison: ComparisonPage) ->
     assert [tag for tag, _ in page.tags].count("svg") == 1 + bool(comparison.rate_curves)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("many", [5, 31, 120])
 def test_a_comparison_of_many_stays_small_and_keeps_its_words(comparison: ComparisonPage, many: int) -> None:
     found = grown(comparison, many)

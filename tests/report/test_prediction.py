@@ -25,6 +25,7 @@ def test_words_are_the_ends_of_every_line():
     assert svg == prediction_svg([line("A $x_"), line("B", gradient=(0.5, 0.25))], gradient_of="W2", title="t")
 
 
+@pytest.mark.thorough
 def test_every_stream_is_drawn_and_named_as_the_formula_names_it():
     svg = prediction_svg([line("ResiDual", x=(1.0, 1.0), r=(1.0, 9.0)), line("A")], gradient_of="W2", title="t")
     assert words(svg).startswith("ResiDual, encoder: stream x 1.000 to 1.000, stream r 1.000 to 9.000, gradient ")
@@ -45,6 +46,7 @@ def test_what_a_log_axis_cannot_show_is_left_out(gradient):
     assert "<svg" in prediction_svg([line("ReZero", gradient=gradient), line("A")], gradient_of="W2", title="t")
 
 
+@pytest.mark.thorough
 def test_more_lines_than_hues():
     labels = [f"P{i}" for i in range(34)]
     svg = prediction_svg([line(label) for label in labels], gradient_of="W2", title="t")

@@ -93,6 +93,7 @@ def test_the_number_moves_after_the_updates_whose_change_was_small_enough(whole:
     assert 2 <= permitted <= 10
 
 
+@pytest.mark.thorough
 def test_one_measurement_decides_for_the_updates_up_to_the_next(tmp_path: Path) -> None:
     train_run(tiny(*CONTROLLED, "adaptive.measure_every=5"), tmp_path / "run")
     events = updates(tmp_path / "run")

@@ -116,6 +116,7 @@ def test_shards_take_their_share() -> None:
     assert found.outside_blocks + found.largest_block * 5 <= found.weights
 
 
+@pytest.mark.thorough
 def test_the_sum_is_near_what_torch_takes(tmp_path: Path) -> None:
     """The most that torch's allocator had given out at once, by its profiler, over two updates."""
     settings = (

@@ -230,6 +230,7 @@ class TestStudy:
         with pytest.raises(UserError, match=r"seed-1: no room \(log: "):
             measure(TINY, Pieces(tmp_path, engine=Processes))
 
+    @pytest.mark.thorough
     def test_without_a_warm_up_nothing_is_trained(self, folder, tmp_path):
         shutil.copytree(folder / "pieces", tmp_path / "pieces")
         run_study(STUDY, replace(TINY, warm_up_seeds=0), Pieces(tmp_path), command="without")

@@ -30,6 +30,7 @@ def found(tmp_path_factory):
     return folder, findings, page, pieces
 
 
+@pytest.mark.thorough
 def test_page_and_data(found):
     folder, findings, page, pieces = found
     data = json.loads((folder / "results.json").read_text(encoding="utf-8"))

@@ -28,6 +28,7 @@ def test_a_broken_block_is_found_in_our_loop_and_a_healthy_training_is_left_alon
     assert (first.made, again.made) == (["normscope/rate-1", "normscope/warm-up-1"], [])
 
 
+@pytest.mark.thorough
 def test_a_bad_batch_is_found_in_the_trainers_log(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
     pytest.importorskip("accelerate", reason="transformers.Trainer needs accelerate")

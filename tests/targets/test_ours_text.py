@@ -26,6 +26,7 @@ SIZES = (
 )
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("task", ["masked-lm", "language-model"])
 @pytest.mark.parametrize("trained", [False, True])
 def test_the_loss_of_a_target_is_that_of_its_training(task: str, trained: bool, tmp_path: Path) -> None:
@@ -44,6 +45,7 @@ def test_the_loss_of_a_target_is_that_of_its_training(task: str, trained: bool, 
     assert (target.loading is not None) == trained
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(
     "settings",
     [

@@ -25,6 +25,7 @@ TEXT = ("model.width=16", "model.ffn_width=16", "model.heads=2", "model.blocks=1
 LENGTH = ("train.accumulation=2", "train.duration=7", "train.validate_every=4", "train.threads=1")
 
 
+@pytest.mark.thorough
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("task", ["masked-lm", "language-model"])
 def test_text_that_workers_prepare_trains_to_the_same_bits(task: str, tmp_path: Path) -> None:

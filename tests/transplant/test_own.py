@@ -230,6 +230,7 @@ def test_streams_and_histories_are_those_of_place(placement: str) -> None:
             optimizer.step()
 
 
+@pytest.mark.thorough
 def test_compiled_whole_it_gives_the_same() -> None:
     model = perturb(normscope.transplant(GPT(blocks=2), "peri-ln", inputs=ids()))
     torch._dynamo.reset()

@@ -84,6 +84,7 @@ def together(config: RunConfig, folder: Path, size: int, *words: str) -> None:
         assert not rank or err == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("task", "placement", "sizes"), ALL if WHOLE else SOME)
 def test_several_processes_write_the_bytes_of_one(
     task: str, placement: str, sizes: tuple[int, ...], tmp_path: Path

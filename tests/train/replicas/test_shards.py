@@ -184,6 +184,7 @@ def test_a_sharded_run_is_that_of_one_process_and_goes_on_in_any_number(tmp_path
         assert mine == pytest.approx(theirs, rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_who_loses_another_process_of_a_sharded_training_says_so_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
