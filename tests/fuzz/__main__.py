@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -32,25 +33,26 @@ def main() -> int:
     counts: Counter[str] = Counter()
     per_round = sum(READERS[name].share for name in names)
     began = told = time.monotonic()
-    for outcome in tried(drawn(names, state["cases"] // per_round), seeds.attempt):
-        counts[outcome.verdict] += 1
-        counts[f"{outcome.case.reader}: {outcome.verdict}"] += 1
-        state["cases"] += 1
-        if outcome.is_finding:
-            where = seeds.keep(outcome.case, f"{outcome.verdict}-{outcome.case.number}")
-            print(f"FINDING {outcome.case}: {outcome.verdict}, {where}\n{outcome.said}", flush=True)
-            with findings.open("a") as file:
-                file.write(
-                    json.dumps({"case": str(outcome.case), "verdict": outcome.verdict, "said": outcome.said}) + "\n"
-                )
-        now = time.monotonic()
-        if now - told > 30 or now - began > seconds:
-            told = now
-            state_file.write_text(json.dumps(state))
-            done = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if ":" not in name)
-            print(f"{now - began:.0f} of {seconds:.0f} s, {state['cases']} cases in all: {done}", flush=True)
-        if now - began > seconds:
-            break
+    with closing(tried(drawn(names, state["cases"] // per_round), seeds.attempt)) as outcomes:
+        for outcome in outcomes:
+            counts[outcome.verdict] += 1
+            counts[f"{outcome.case.reader}: {outcome.verdict}"] += 1
+            state["cases"] += 1
+            if outcome.is_finding:
+                where = seeds.keep(outcome.case, f"{outcome.verdict}-{outcome.case.number}")
+                print(f"FINDING {outcome.case}: {outcome.verdict}, {where}\n{outcome.said}", flush=True)
+                with findings.open("a") as file:
+                    file.write(
+                        json.dumps({"case": str(outcome.case), "verdict": outcome.verdict, "said": outcome.said}) + "\n"
+                    )
+            now = time.monotonic()
+            if now - told > 30 or now - began > seconds:
+                told = now
+                state_file.write_text(json.dumps(state))
+                done = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if ":" not in name)
+                print(f"{now - began:.0f} of {seconds:.0f} s, {state['cases']} cases in all: {done}", flush=True)
+            if now - began > seconds:
+                break
     print(*(f"  {name} {count}" for name, count in sorted(counts.items()) if ":" in name), sep="\n")
     return int(any(counts[verdict] for verdict in ("traceback", "hang", "memory", "died", "changed")))
 

@@ -3,8 +3,10 @@
 `make fuzz` does the same with new changes for an hour. Numbers are fixed here, so that a test finds the same each time.
 """
 
+import multiprocessing
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,17 @@ def test_no_changed_file_is_a_traceback_a_hang_or_another_meaning(tmp_path, requ
     process = forked.call(_try_all, str(tmp_path / "seeds"), str(tmp_path / "result"), cases)
     process.wait(timeout=900)
     assert (tmp_path / "result").read_text() == "all were tried"
+
+
+def _leave_early(result: str) -> None:
+    with closing(tried(range(9), lambda case: ("accepted", ""))) as outcomes:
+        next(outcomes)
+        working = len(multiprocessing.active_children())
+    Path(result).write_text(f"{working} working, {len(multiprocessing.active_children())} left")
+
+
+def test_who_stops_early_leaves_no_process_to_wait_for(tmp_path):
+    """Python joins its children at its end, and the child would read for ever: `make fuzz` did not return."""
+    process = forked.call(_leave_early, str(tmp_path / "result"))
+    assert process.wait(timeout=60) == 0, process.said()
+    assert (tmp_path / "result").read_text() == "1 working, 0 left"

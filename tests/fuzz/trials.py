@@ -5,7 +5,7 @@ import os
 import resource
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -34,21 +34,24 @@ class Outcome:
         return self.verdict not in ("accepted", "refused")
 
 
-def tried(cases: Iterable[Any], attempt: Callable[[Any], tuple[str, str]]) -> Iterator[Outcome]:
+def tried(cases: Iterable[Any], attempt: Callable[[Any], tuple[str, str]]) -> Generator[Outcome, None, None]:
     """The outcome of `attempt(case)` for each case, in order, in a child that is replaced when it dies or hangs.
 
+    The child ends with the iterator; whoever leaves it early closes it, or Python would wait for the child at its end.
     attempt: returns the verdict "accepted" or "changed", and what changed; raises UserError where it refuses.
     """
     child: _Child | None = None
-    for case in cases:
-        child = child or _Child(attempt)
-        outcome = child.outcome(case)
-        yield outcome
-        if child.ended or outcome.verdict in ("hang", "memory", "died"):
+    try:
+        for case in cases:
+            child = child or _Child(attempt)
+            outcome = child.outcome(case)
+            yield outcome
+            if outcome.verdict in ("hang", "memory", "died"):
+                child.end()
+                child = None
+    finally:
+        if child is not None:
             child.end()
-            child = None
-    if child is not None:
-        child.end()
 
 
 class _Child:
@@ -57,7 +60,6 @@ class _Child:
         self.process = _FORK.Process(target=_work, args=(theirs, attempt))
         self.process.start()
         theirs.close()
-        self.ended = False
 
     def outcome(self, case: Any) -> Outcome:
         self.ours.send(case)
