@@ -3,12 +3,13 @@
 import math
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import matplotlib as mpl
 import pytest
 
-from normscope.report.comparison.contents import BlockPlace, ComparisonPage, GradientProfile, Name, RunCurve
-from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
+from normscope.report.comparison.contents import BlockPlace, ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
+from normscope.report.comparison.plots import curves_svg, gradient_svg, rates_svg, schedule_svg
 from normscope.report.lines import styles_for
 from normscope.report.svg import CSS_NAMES, HUES, INK, inlined
 
@@ -90,6 +91,23 @@ def test_configurations_with_one_schedule_share_a_line_in_ink() -> None:
     assert INK in schedule_svg(same)
     apart = [same[0], curve([0.1, 0.3], group="Pre-LN", variant="4")]
     assert set(HUES[:2]) <= set(re.findall("#[0-9a-f]{6}", schedule_svg(apart)))
+
+
+def test_rates_of_which_no_run_has_ended_are_drawn_beside_a_known_baseline() -> None:
+    """As where a search is stopped within its first trial: a line alone has no place on an axis of logarithms."""
+    rates = (1e-3, 1e-2)
+    waiting = RateCurve(
+        name=Name("Pre-LN", "no warm-up"),
+        peak_lrs=rates,
+        seeds=(1,),
+        seeds_losses=((math.nan, math.nan),),
+        seeds_replaced=((False, False),),
+        initial_nats=(math.nan,),
+        sensitivity=None,
+        summary="",
+    )
+    assert "unigram baseline" not in rates_svg([waiting], baseline=3.9)
+    assert "unigram baseline" in rates_svg([replace(waiting, seeds_losses=((3.0, math.nan),))], baseline=3.9)
 
 
 def test_stacks_are_not_joined_and_zero_norms_do_not_break_the_log_axis() -> None:

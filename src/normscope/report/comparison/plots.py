@@ -240,13 +240,15 @@ def rates_svg(
             rates_SR = np.broadcast_to(curve.peak_lrs, values_SR.shape)
             axes.plot(rates_SR[replaced_SR], values_SR[replaced_SR], ls="", marker="x", ms=9, mew=2, color=look.color)
             crossed = True
-    if baseline is not None and np.isfinite(baseline):
+    empty = not any(np.isfinite(row).any() for curve in curves for row in curve.seeds_losses)
+    # A line alone would leave the axis of rates without a number above 0.
+    if baseline is not None and np.isfinite(baseline) and not empty:
         handles.append(axes.axhline(baseline, color=INK, lw=1.2, ls=(0, (7, 4)), label="unigram baseline", zorder=1.5))
     if crossed:
         label = "counts as the loss at initialisation"
         handles.append(Line2D([], [], ls="", marker="x", ms=9, mew=2, color=INK, label=label))
     rate_scale(axes)
-    finish(figure, axes, handles, empty=not any(np.isfinite(row).any() for c in curves for row in c.seeds_losses))
+    finish(figure, axes, handles, empty=empty)
     return to_svg(figure, title=title, desc=words)
 
 
