@@ -93,8 +93,38 @@ def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
                 wide=True,
             )
         ],
-        tables=[_with_errors(diagnosed), unlike_source(judged), warned(judged), _reasons(rows), _ended(rows)],
-        data={"counts": counts, "families": rows},
+        tables=[
+            _by_source(rows),
+            _with_errors(diagnosed),
+            unlike_source(judged),
+            warned(judged),
+            _reasons(rows),
+            _ended(rows),
+        ],
+        data={"counts": counts, "sources": _of_sources(rows), "families": rows},
+    )
+
+
+def _of_sources(rows: _Rows) -> dict[str, dict[str, int]]:
+    """By library: how many of its models came how far."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for family, row in rows.items():
+        library = family.partition(":")[0].partition(",")[0] if family in other_models() else "transformers"
+        found.setdefault(library, {})[family] = row
+    return {library: _counts(some) for library, some in found.items()}
+
+
+_SHOWN = ("looked at", "diagnosed", "diagnosed, and every stack named", "diagnosed, with an error")
+
+
+def _by_source(rows: _Rows) -> StudyTable:
+    return StudyTable(
+        title="By library",
+        columns=("library", *_SHOWN, "the doctor's traceback"),
+        rows=[
+            [library, *(counts[name] for name in _SHOWN), counts.get("traceback", 0)]
+            for library, counts in _of_sources(rows).items()
+        ],
     )
 
 
@@ -188,15 +218,15 @@ def _ended(rows: _Rows) -> StudyTable:
 
 def _conditions(config: FamiliesConfig, version: str) -> dict[str, str]:
     return {
-        "Models": f"the main model of every type of transformers {version}, its defaults made small; at most "
-        f"{config.largest:,} parameters",
+        "Models": f"the main model of every type of transformers {version}, its defaults made small, and models of "
+        f"timm, x-transformers, vit-pytorch and torch as others.toml says; at most {config.largest:,} parameters",
         "Inputs": f"random: {config.sequences} sequences of {config.tokens} tokens, or images and audio as the type "
         "asks",
         "Types": f"{len(config.families)} that were asked for"
         if config.families
         else "all"
         if config.every == 1
-        else f"one in {config.every}, in alphabetical order",
+        else f"one in {config.every}, in alphabetical order, of each library",
         "Weights": "initial, as the type draws them",
         "Limit": f"{config.limit_seconds:g} seconds of the processor for one type, in a process of its own",
         "Truth": f"{len(source_wirings())} types, read {HOW_READ}",
