@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_952,
+    "lines": 86_982,
     "lines of normscope": 69_141,
     "files": 551,
     "import lines, %": 6.73,
