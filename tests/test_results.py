@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,3 +87,27 @@ def test_the_results_of_the_demo_are_those_of_the_demo_as_it_is() -> None:
     assert data["conclusion"][-1].endswith("these runs agree on Post-LN and Pre-LN.")
     # What a newcomer waits for: at 0.14 seconds of a core for each update, 70 seconds on two of them.
     assert len(arms) * int(updates) <= 1000
+
+
+def test_the_manual_has_the_figures_that_parts_have_measured_on_a_device() -> None:
+    page = (RESULTS.parent / "docs/gpu.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| .+ \| ([\d,]+) \| ([\d.]+) \| ([\d.]+) % \| ([\d,]+) \|$", page, re.MULTILINE)
+    parts = {name: _part(name) for name in ("step-llama", "step-bert", "step-translation", "decode", "doctor")}
+    rows = [row for name, part in parts.items() if name.startswith("step") for row in part["rows"]]
+    keys = ("tokens/s", "× transformers", "MFU %", "peak MB")
+    assert found == [
+        tuple(f"{row[key]:{form}}" for key, form in zip(keys, (",.0f", ".2f", ".1f", ",.0f"), strict=True))
+        for row in rows
+    ]
+    (profiled,) = (arm for name, arm in parts["step-llama"]["arms"].items() if name.startswith("profile"))
+    ours = parts["decode"]["rows"][0]
+    there, here = (parts["doctor"]["arms"][f"GPT-2 of transformers{place}"] for place in ("", " on the CPU"))
+    assert {key: there[key] for key in ("findings", "placements")} == {k: here[k] for k in ("findings", "placements")}
+    assert f"had work {100 * profiled['busy_share']:.0f} % of the time" in page
+    assert f"takes {ours['sentences/s']:.0f} sentences/s, {ours['× transformers']:.2f} times" in page
+    assert f"in {there['seconds']:.1f} s there and {here['seconds']:.1f} s on the CPU" in page
+
+
+def _part(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / "gpu" / f"{name}.json").read_text(encoding="utf-8"))
+    return found
