@@ -1,5 +1,6 @@
 """A transplanted model comes back from a folder: by the verb, and by what transformers saves."""
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_tied_weights_and_trained_numbers_come_back(tmp_path: Path) -> None:
     assert other.head.weight is other.table.weight
     with pytest.raises(normscope.UserError, match="cannot be loaded"):
         normscope.transplant(GPT(blocks=2), str(tmp_path / "saved"), inputs=ids())
+
+
+@pytest.mark.parametrize("placement", ["deepnorm", "rezero"])
+def test_a_model_without_memory_is_whole_once_it_has_its_weights(placement: str) -> None:
+    """What a formula adds beside parameters are numbers of Python, which `to_empty` cannot lose."""
+    model = perturb(normscope.transplant(GPT(blocks=2), placement, inputs=ids()))
+    other = copy.deepcopy(model).to("meta").to_empty(device="cpu")
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(ids()), model(ids()))
 
 
 def test_transformers_keeps_the_recipe_with_the_weights(tmp_path: Path) -> None:
