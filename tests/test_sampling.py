@@ -37,7 +37,6 @@ def test_a_sample_has_every_test_and_the_whole_every_case():
 def test_of_the_registry_each_test_takes_a_sample_and_all_of_them_every_placement():
     sample, whole = (collected("model", "placement", *options) for options in ((), ("--whole",)))
     assert set(sample) < set(whole)
-    assert {case.partition("[")[0] for case in sample} == {case.partition("[")[0] for case in whole}
     over_all = [case for case in whole if case.endswith("[zaya]")]
     assert over_all
     tests = {case.partition("[")[0] for case in over_all}

@@ -84,7 +84,6 @@ def together(config: RunConfig, folder: Path, size: int, *words: str) -> None:
         assert not rank or err == ""
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("task", "placement", "sizes"), ALL if WHOLE else SOME)
 def test_several_processes_write_the_bytes_of_one(
     task: str, placement: str, sizes: tuple[int, ...], tmp_path: Path
@@ -98,7 +97,6 @@ def test_several_processes_write_the_bytes_of_one(
     assert events.count("validation") == 3  # after 5, 10 and 14 updates: something was shared out
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("placement", PLACEMENTS if WHOLE else ["post-ln"])
 def test_fine_tuning_in_several_processes_writes_the_bytes_of_one(placement: str, tmp_path: Path) -> None:
     start = pretrained(tmp_path / "pre", f'model.placement="{placement}"', *PLACEMENTS[placement])
@@ -121,7 +119,6 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
         assert result(several, 14) == result(tmp_path / "one", 14)
 
 
-@pytest.mark.thorough
 def test_fast_sums_differ_no_more_than_another_order_of_the_batches_does(tmp_path: Path) -> None:
     """The same update in one process with its batches added the other way round is the control."""
     settings = ("train.duration=3", 'train.reduction="fast"')
