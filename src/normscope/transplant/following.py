@@ -192,7 +192,7 @@ class Following(TorchFunctionMode):
         if read is not place:
             self._refuse_elsewhere("the residual stream is read")
         self.values.append((place, read, self._version(read)))
-        return read  # type: ignore[no-any-return]
+        return read
 
     def _refuse_elsewhere(self, what: str) -> None:
         """Raise TransplantRefused where what is computed now is computed, or derived, again without us."""
