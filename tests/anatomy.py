@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 86_982,
-    "lines of normscope": 69_141,
+    "lines": 87_003,
+    "lines of normscope": 69_162,
     "files": 551,
     "import lines, %": 6.73,
     "public nouns": 850,

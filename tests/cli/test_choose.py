@@ -55,7 +55,7 @@ def test_what_to_do_is_a_screen_and_names_placements(call, monkeypatch):
         next(line for line in lines if line.startswith(f"  {word}: ")) for word in ("Placement", "Peak rate", "Warm-up")
     ]
     assert sorted(starts, key=lines.index) == starts
-    assert "lower than Pre-LN? Supported: rezero, deepnorm, completep and " in " ".join(out.split())
+    assert "lower than Pre-LN? Supported: rezero, completep, residual and " in " ".join(out.split())
     assert "normscope choose --long" in out
 
 

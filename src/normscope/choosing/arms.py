@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..evidence.estimates import estimate
@@ -203,14 +203,23 @@ class LadderPair:
         return self.cold if means[0] <= means[1] else self.warm
 
     def rows(
-        self, setting: EvidenceSetting, *, gain: str, rates: Sequence[float] | None = None
+        self,
+        setting: EvidenceSetting,
+        *,
+        gain: str,
+        rates: Sequence[float] | None = None,
+        note: str = "",
+        answer: Support | None = None,
     ) -> Iterator[EvidenceRow | BestRate]:
         """What they say of warm-up and of rates.
 
         gain: the key of the interval that the result states for warm-up. rates: of both ladders, where they do not have
-        their own.
+        their own. answer: whether it does without a warm-up, where the result has a verdict that is corrected for how
+        many there are; else it is read off the interval.
         """
-        yield difference("no-warmup", setting, self.cold, self.warm, stated=(self.record[gain], f"{self.at}/{gain}"))
+        stated = self.record[gain], f"{self.at}/{gain}"
+        row = difference("no-warmup", setting, self.cold, self.warm, note=note, stated=stated)
+        yield row if answer is None else replace(row, answer=answer)
         for which, arm in zip(_LADDERS, (self.cold, self.warm), strict=True):
             ladder = self.record[which]
             yield arm.best_of(setting, rates or ladder["peak_lrs"], at_an_end=ladder["best_at_an_end"])

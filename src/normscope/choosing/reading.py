@@ -23,6 +23,7 @@ from .evidence import (
     Evidence,
     EvidenceRow,
     EvidenceSetting,
+    Support,
     TrainedRate,
 )
 
@@ -94,6 +95,16 @@ def _once(found: Sequence[_Kept], *keys: str) -> list[_Kept]:
     return [one for one in found if last[said(one)] is one]
 
 
+_WITHOUT_WARMUP: Mapping[str, Support] = {
+    "needs it": "contradicted",
+    "gains from it": "contradicted",
+    "does not": "supported",
+    "undecided": "undecided",
+    "did not learn": "undecided",
+}
+"""To whether a placement does without a warm-up, by the verdict of `normscope study optimizers`."""
+
+
 def _optimizers(name: str, data: Any) -> Iterator[_Read]:
     """`normscope study optimizers`: seven rates a configuration with each warm-up, other seeds at the best."""
     setting = _language_model(name, data, data["unigram_nats"])
@@ -103,7 +114,8 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
         pair = LadderPair.read(one, f"/pairings/{place}", placement=one["placement"], optimizer=one["optimizer"])
         key = one["placement"], one["optimizer"]
         better[key] = min(better.get(key, pair.better), pair.better, key=lambda arm: arm.mean)
-        yield from pair.rows(setting, gain="gain_nats")
+        against = f"against a warm-up of {pair.warm.warmup_updates} updates"
+        yield from pair.rows(setting, gain="gain_nats", note=against, answer=_WITHOUT_WARMUP[one["verdict"]])
     for (placement, optimizer), arm in better.items():
         if placement != BASELINE:
             yield difference("lower-loss", setting, arm, better[BASELINE, optimizer])
@@ -283,7 +295,7 @@ def _trained(data: Any) -> Iterator[TrainedRate]:
 
 
 _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
-    "optimizers": _optimizers,
+    **dict.fromkeys(("optimizers", "optimizers_long"), _optimizers),
     "streams": _streams,
     **dict.fromkeys(SIZES, _grid),
     "figure2": _translation,
