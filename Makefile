@@ -29,13 +29,14 @@ mutants: $(VENV)/mutants
 	$(BIN)/python tests/mutants.py $(MUTANTS) $(ROOMS)
 
 # Every file operation of every command that writes: each fails in turn, and after each the power is cut. Takes hours;
-# EVERY=20 takes one fault of twenty, WORKS="training prepare" these commands. What was found right is kept in .faults,
-# so that a run that was stopped goes on.
+# EVERY=20 takes one fault of twenty, ALIKE=--alike of operations that do the same to the same file, numbers apart, the
+# first and the last, WORKS="training prepare" these commands. What was found right is kept in .faults, so that a run
+# that was stopped goes on.
 EVERY ?= 1
 faults: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m faults.attack errors $(WORKS) --every $(EVERY)
-	PYTHONPATH=tests $(BIN)/python -m faults.attack power-cut $(WORKS) --every $(EVERY)
-	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY)
+	PYTHONPATH=tests $(BIN)/python -m faults.attack errors $(WORKS) --every $(EVERY) $(ALIKE)
+	PYTHONPATH=tests $(BIN)/python -m faults.attack power-cut $(WORKS) --every $(EVERY) $(ALIKE)
+	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY) $(ALIKE)
 	NORMSCOPE_RUN_STATES=200 $(BIN)/python -m pytest tests/faults/test_run_states.py
 	PYTHONPATH=tests $(BIN)/python tests/kill_preparations.py
 

@@ -13,7 +13,7 @@ from normscope.theory.predict import predict as computed
 def test_curves_are_the_theorys() -> None:
     found = normscope.predict("pre-ln", "deepnorm", blocks=3, width=32, heads=2)
     assert repr(found) == "Prediction(pre-ln, deepnorm; 3 blocks of width 32)"
-    row = next(line for line in str(found).splitlines() if line.startswith("pre-ln")).split()
+    row = next(line for line in str(found).splitlines() if line.startswith("pre-ln ")).split()
     assert [float(cell) for cell in row[1:]] == pytest.approx(found["pre-ln"].q[[0, 1, 2, 3]].tolist(), rel=1e-3)
     expected = computed("deepnorm", ModelSetting(blocks=3, width=32, ffn_width=32, heads=2))["encoder"]
     assert np.array_equal(found["deepnorm"].q, expected.q)

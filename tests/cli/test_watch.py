@@ -254,7 +254,7 @@ def test_a_report_follows_and_stays_at_the_end_as_it_is(
     monkeypatch.setattr(verb.time, "sleep", sleep)
     before = {path for path in tmp_path.rglob("*") if path != page.parent}
     assert watched(str(tmp_path), "--html", "--out", str(page.parent), monkeypatch=monkeypatch) == 0
-    assert f"report: {page}" in capsys.readouterr().err
+    assert f"report: {page}" in " ".join(capsys.readouterr().err.split())
     assert len(seen) == 1
     assert 'data-reload-seconds="' in seen[0].partition("<script")[0]
     last = page.read_text(encoding="utf-8")

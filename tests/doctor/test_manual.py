@@ -56,11 +56,12 @@ def test_the_action_runs_a_command_that_exists() -> None:
     yaml = pytest.importorskip("yaml", reason="needs PyYAML, which the `huggingface` extra brings")
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", section("In continuous integration"), re.MULTILINE | re.DOTALL)
     steps = yaml.safe_load(text)["jobs"]["doctor"]["steps"]
-    (command,) = [step["run"] for step in steps if step.get("run", "").startswith("normscope ")]
-    words = command.split()
-    assert words[:2] == ["normscope", "doctor"]
-    assert f"def {words[2].partition(':')[2]}(" in PAGE
-    assert {word for word in words if word.startswith("--")} <= options()
+    (given,) = [step["with"] for step in steps if step.get("uses", "").startswith("OWNER/normscope@")]
+    action = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8"))
+    assert given.keys() <= action["inputs"].keys()
+    assert f"def {given['target'].partition(':')[2]}(" in PAGE
+    words = action["runs"]["steps"][-1]["run"].partition("normscope doctor")[2].partition(">doctor.log")[0].split()
+    assert {word for word in words if word.startswith("--") and word != "--"} <= options()
     # What is kept is what was written.
-    written = words[words.index("--html") + 1]
+    written = action["inputs"]["page"]["default"]
     assert [step["with"]["path"] for step in steps if "upload-artifact" in step.get("uses", "")] == [written]

@@ -36,6 +36,7 @@ def attack() -> None:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("works", nargs="*", default=list(WORKS))
     parser.add_argument("--every", type=int, default=1, help="take one fault of so many")
+    parser.add_argument("--alike", action="store_true", help="of operations that do the same, the first and the last")
     parser.add_argument("--offset", type=int, default=0, help="the first one to take")
     parser.add_argument("--folder", type=Path, default=Path(".faults"), help="all verdicts, KIND-WORK.jsonl")
     given = parser.parse_args()
@@ -44,12 +45,13 @@ def attack() -> None:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None) as place:
         bench = Bench(Path(place))
+        options = {"every": given.every, "offset": given.offset} | ({"alike": True} if given.alike else {})
         for name in given.works:
             began = time.monotonic()
             file = given.folder / f"{given.kind}-{name}.jsonl"
             known = _judged(file)
             before = len(known)
-            for trial in KINDS[given.kind](bench, WORKS[name], every=given.every, offset=given.offset):
+            for trial in KINDS[given.kind](bench, WORKS[name], **options):
                 if trial.fault in known:
                     continue
                 known[trial.fault] = verdict = trial.judged()

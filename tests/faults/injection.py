@@ -7,7 +7,7 @@ from functools import partial
 
 from .bench import Bench
 from .disk import Tree
-from .operations import CHANGING, LOOKING, SYNCING, Operation
+from .operations import CHANGING, LOOKING, SYNCING, Operation, taken
 from .verdicts import Trial, Verdict, difference, goes_on, left_over, wrong_end
 from .works import Work, whole_checkpoints
 
@@ -49,10 +49,11 @@ def faults(operations: Iterable[Operation]) -> Iterator[Fault]:
                     yield Fault(number, error, lasting)
 
 
-def errors(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Trial]:
-    """Every `every`th fault, to be judged."""
+def errors(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False) -> Iterator[Trial]:
+    """Every `every`th fault, to be judged; alike: of operations that do the same, the first and the last."""
     wanted, _, operations = bench.undisturbed(work)
-    for fault in list(faults(operations))[offset::every]:
+    numbers = set(taken(operations, alike=alike))
+    for fault in [one for one in faults(operations) if one.number in numbers][offset::every]:
         yield Trial(str(fault), partial(_one, bench, work, wanted, fault))
 
 

@@ -2,9 +2,10 @@
 
 import os
 import platform
+import re
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,23 @@ class Operation:
     def __str__(self) -> str:
         size = f" ({len(self.data)} bytes at {self.offset})" if self.kind == "write" else ""
         return f"{self.kind} {self.path}{f' to {self.to}' if self.to else ''}{size}"
+
+    @property
+    def like(self) -> str:
+        """What it does to which file, whatever number or random name that file has."""
+        return re.sub(r"[0-9a-f]{8}|\d+", "#", f"{self.kind} {self.path} {self.to}")
+
+
+def taken(operations: Sequence[Operation], *, alike: bool) -> Sequence[int]:
+    """The numbers of all operations, or where `alike` of those that do the same the first and the last."""
+    if not alike:
+        return range(len(operations))
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, operation in enumerate(operations):
+        first.setdefault(operation.like, number)
+        last[operation.like] = number
+    return sorted({*first.values(), *last.values()})
 
 
 def operations_of(call: Call, folder: Path) -> list[Operation]:

@@ -8,19 +8,25 @@ from pathlib import PurePosixPath
 
 from .bench import Bench
 from .disk import Replay, Tree, fates
-from .operations import Operation
+from .operations import Operation, taken
 from .verdicts import Trial, Verdict, goes_on
 from .works import Work, whole_checkpoints
 
 
-def power_cuts(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, draws: int = 1) -> Iterator[Trial]:
-    """Each different state after every `every`th cut, to be judged; `draws` more fates by chance for each."""
+def power_cuts(
+    bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False, draws: int = 1
+) -> Iterator[Trial]:
+    """Each different state after every `every`th cut, to be judged; `draws` more fates by chance for each.
+
+    alike: after operations that do the same, after the first and the last.
+    """
     wanted, before, operations = bench.undisturbed(work)
     replay = Replay(before, operations)
     if replay.end != bench.state():
         raise RuntimeError(f"{work.name}: not all that it wrote was seen")
     seen: set[str] = set()
-    for cut in replay.cuts[offset::every]:
+    numbers = {0, *(number + 1 for number in taken(operations, alike=alike))}
+    for cut in [cut for cut in replay.cuts if cut in numbers][offset::every]:
         for name, fate in fates(cut, draws):
             state = replay.after(cut, fate)
             fault = f"power cut {cut} after {operations[cut - 1] if cut else 'nothing'}; the rest: {name}"

@@ -13,7 +13,7 @@ from functools import partial
 from .bench import Bench
 from .disk import Tree
 from .notified import Ended
-from .operations import Operation
+from .operations import Operation, taken
 from .verdicts import Trial, Verdict, goes_on, left_over, wrong_end
 from .works import Work, whole_checkpoints
 
@@ -35,14 +35,16 @@ class Stop:
         return f"{'twice ' * (self.times - 1)}{signal.Signals(self.number).name} at {when}"
 
 
-def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Trial]:
-    """Every `every`th signal, to be judged."""
+def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False) -> Iterator[Trial]:
+    """Every `every`th signal, to be judged; alike: at operations that do the same, at the first and the last."""
     wanted, before, operations = bench.undisturbed(work)
     bench.lay(before)
     began = time.monotonic()
     bench.do(work)
     seconds = time.monotonic() - began
-    asked = [Stop(n, times, operation=at) for at in range(len(operations)) for n in _SIGNALS for times in (1, 2)]
+    asked = [
+        Stop(n, times, operation=at) for at in taken(operations, alike=alike) for n in _SIGNALS for times in (1, 2)
+    ]
     asked += [Stop(n, times, share=at / _TIMES) for at in range(1, _TIMES) for n in _SIGNALS for times in (1, 2)]
 
     def judged(stop: Stop) -> Verdict:

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 import unsynced
 from faults.disk import Replay, read_tree
 from faults.notified import works_here
-from faults.operations import Operation
+from faults.operations import Operation, taken
 from faults.watching import recorded, watched
 
 
@@ -98,3 +98,12 @@ def test_an_operation_fails_with_the_error_it_is_given(folder: Path, tmp_path: P
     assert ended.code == 1
     assert os.strerror(errno.EDQUOT) in ended.said
     assert watched(write, folder, tmp_path / "said", lambda number, operation: None).code == 0
+
+
+def test_of_operations_that_do_the_same_the_first_and_the_last_are_taken() -> None:
+    """Numbers and random names apart: a hundred writes of one log are two faults, another file is another one."""
+    done = [Operation("write", "run/metrics.jsonl")] * 3
+    done += [Operation("create", f"run/.unfinished-a.json-{name}") for name in ("6bef1317", "0badcafe", "12345678")]
+    done += [Operation("look", "run"), Operation("rename", "run/step-5", "run/step-7")]
+    assert list(taken(done, alike=True)) == [0, 2, 3, 5, 6, 7]
+    assert list(taken(done, alike=False)) == list(range(8))
