@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from gpu.part import Measured, Where
@@ -91,7 +90,7 @@ def profiled(where: Where, step: Step, batches: Sequence[Any], *, most: int = 25
         (event.key, (event.self_device_time_total if cuda else event.self_cpu_time_total) / 1e6, event.count)
         for event in found.key_averages()
         # What asked for a kernel has its time too, and so has a range of the optimiser's.
-        if not cuda or (event.device_type == DeviceType.CUDA and not event.is_user_annotation)
+        if not cuda or (event.device_type.name == "CUDA" and not event.is_user_annotation)
     ]
     longest = sorted(times, key=lambda one: one[1], reverse=True)[:most]
     return {

@@ -133,7 +133,7 @@ def row(placement: type[Placement], size: Size) -> PlacementRow:
         year=placement.year,
         citation=placement.citation,
         models=list(placement.models),
-        stacks={kind: facts(placement, shape) for kind, shape in size.shapes.items()} if defined else {},
+        stacks={kind: facts(placement, shape) for kind, shape in size.shapes.items()} if defined else {},  # type: ignore[arg-type]
         general_formula=[] if defined else lines(placement),
     )
 

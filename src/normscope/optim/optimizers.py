@@ -83,7 +83,7 @@ class _MuonTogether(torch.optim.Muon):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update."""
         if not all(p.is_cuda for group in self.param_groups for p in group["params"]):
-            super().step()
+            super().step()  # type: ignore[no-untyped-call]
             return
         for group in self.param_groups:
             lists: tuple[list[Tensor], list[Tensor], list[Tensor]] = [], [], []

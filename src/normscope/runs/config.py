@@ -62,14 +62,13 @@ def resolve(config: _Config, folder: RunFolder) -> _Config:
     Otherwise by what this machine gives. Raises UserError for a device or a precision that it does not have, unless the
     run is over that had that device: what came of it can be read anywhere.
     """
-    train, is_there = config.train, choose_device
+    train, is_over = config.train, False
     if folder.is_run:
         began = load_run_config(folder).train
         automatic = [name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"]
         train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
-        if train.device == began.device and folder.last_event in ("finished", "non-finite"):
-            is_there = torch.device
-    device = is_there(train.device)
+        is_over = train.device == began.device and folder.last_event in ("finished", "non-finite")
+    device = torch.device(train.device) if is_over else choose_device(train.device)
     precision, threads = train.precision, train.threads
     if precision == "auto":
         precision = "bf16" if device.type == "cuda" else "fp32"

@@ -60,7 +60,7 @@ class LadderConfig:
             raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
 
     @property
-    def warmups(self) -> tuple[int, int]:
+    def warmups(self) -> tuple[int, ...]:
         """In updates."""
         return 0, self.warmup_updates
 

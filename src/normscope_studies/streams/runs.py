@@ -139,6 +139,10 @@ class StreamRuns:
         """The lowest loss first, each with the better of its warm-ups."""
         return sorted(self.pairs, key=lambda name: self.pairs[name].better.mean_nats)
 
+    def ladders(self, placement: str) -> tuple[Ladder, Ladder]:
+        """Without warm-up and with it."""
+        return self.pairs[placement].ladders
+
     def less_base(self, placement: str) -> Estimate:
         """By how many nats it ends above Pre-LN, each at its better warm-up; over seeds in pairs."""
         return self.pairs[placement].better.less(self.pairs[BASE].better)

@@ -157,7 +157,7 @@ def tables(found: Sequence[StreamRuns]) -> list[StudyTable]:
                 one.placements,
                 [
                     title,
-                    *end_columns(lambda name, pairs=one.pairs: pairs[name].ladders),
+                    *end_columns(one.ladders),
                     ("less Pre-LN's", one.less_base),
                     ("parameters", size(1)),
                     ("feed-forward", size(0)),
