@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from normscope import files
 from normscope.errors import UserError
 from normscope.files import (
     REPLACED,
@@ -263,3 +264,23 @@ def test_where_no_folder_can_be_made_the_place_is_told() -> None:
         resumable_folder(out, lambda left: False, lambda folder: {}),
     ):
         pass
+
+
+@pytest.mark.parametrize("failing", ["_mark", "_lock"])
+def test_of_work_that_could_not_begin_nothing_stays(tmp_path, monkeypatch, failing):
+    """What another command left of the same work does."""
+    out = tmp_path / "out"
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(files, failing, full)
+    with pytest.raises(OSError, match="no space"), resumable_folder(out, lambda left: True, listed):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    half_made(out)
+    monkeypatch.setattr(files, "_mark", full)
+    with pytest.raises(OSError, match="no space"), resumable_folder(out, lambda left: True, listed):
+        pass
+    assert (staging_path(out) / "half").read_text() == "half"

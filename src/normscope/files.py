@@ -132,9 +132,17 @@ def resumable_folder(path: Path, of_use: Callable[[Path], bool], listed: _Listed
     recover(path, of_use, listed)
     make_folders(path.parent)
     work = path.with_name(UNFINISHED + path.name)
+    begun = not work.exists()
     _make_folder(work, exist_ok=True)
-    _mark(work)
-    lock = _lock(work, path)
+    try:
+        _mark(work)
+        lock = _lock(work, path)
+    except BaseException:
+        if begun:
+            with suppress(OSError):  # there is nothing in it but the mark
+                (work / MARK).unlink(missing_ok=True)
+                work.rmdir()
+        raise
     try:
         try:
             yield work
