@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import normscope
+from normscope import errors
 from normscope.errors import PUBLISHED, installation
 
 ROOT = Path(__file__).parents[1]
@@ -171,6 +172,7 @@ def test_what_looks_at_models_needs_nothing_of_what_trains_them(tmp_path: Path) 
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     libraries = {re.split(r"\W", one)[0] for one in listed["optional-dependencies"]["train"]}
     assert not libraries & {re.split(r"\W", one)[0] for one in listed["dependencies"]}
+    assert libraries == errors._OF_TRAINING, "the table of the message is the extra's list"
     (tmp_path / "sitecustomize.py").write_text(_WITHOUT.format(libraries=libraries))
     file = tmp_path / "my_model.py"
     file.write_text(
