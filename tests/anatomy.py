@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 87_014,
-    "lines of normscope": 69_169,
+    "lines": 87_018,
+    "lines of normscope": 69_173,
     "files": 551,
     "import lines, %": 6.73,
     "public nouns": 850,

@@ -165,7 +165,7 @@ def advice(*, best: float = 4.1e-4, wanted: float | None = 3e-3) -> Advice:
         good_range=usual,
         wanted_rate=wanted,
         wanted_place=None if wanted is None else _place(wanted, usual),
-        usual_warmups=(100, 2000, 5000),
+        usual_warmup_shares=(0.002, 0.01, 0.05),
         notes=("nadam is taken for one like Adam",),
     )
 

@@ -21,8 +21,8 @@ def test_the_rows_of_known_rates():
         ),
         "your learning rate": ("3e-3", "above the usual range"),
         "warm-up": (
-            "2,000 updates",
-            "the median of 3 recipes with 100 to 5,000; how short a one suffices is not known",
+            "1 % of the updates",
+            "the median of 3 recipes with 0.2 % to 5 %; how short a one suffices is not known",
         ),
     }
     assert ("Known rates", advice().basis) in advice_facts(advice())

@@ -218,8 +218,8 @@ class TypicalRate:
     """... and ladders of short trainings of ours."""
     nearest: RateRecipe | None
     """In width and depth, among all recipes of the optimiser."""
-    warmups: Sequence[int]
-    """Updates of warm-up of those recipes that say it, rising."""
+    warmups: Sequence[float]
+    """Shares of a training's updates, rising: of recipes of any width whose sums are normed, or are not, as here."""
 
     @property
     def stands_on(self) -> str:
@@ -236,15 +236,18 @@ class TypicalRate:
 
     @property
     def warmup(self) -> str:
-        """What recipes near this width have, as a clause; "" where none says."""
+        """What recipes have, as a clause; "" where none says."""
         return ", ".join(usual_warmup(self.warmups)) if self.warmups else ""
 
 
-def usual_warmup(warmups: Sequence[int]) -> tuple[str, str]:
-    """The middle one of rising numbers of updates, and what they are. Raises IndexError without any."""
-    low, middle, high = warmups[0], warmups[len(warmups) // 2], warmups[-1]
-    several = f"the median of {counted(len(warmups), 'recipe')} with {low:,} to {high:,}"
-    return f"{middle:,} updates", several if low < high else "as recipes have it"
+def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:
+    """The middle one of rising shares of the updates, and what they are. Raises IndexError without any.
+
+    A share and no number, as it is what recipes of 4,800 and of 4,720,000 updates have in common.
+    """
+    low, middle, high = (f"{100 * one:.2g} %" for one in (shares[0], shares[len(shares) // 2], shares[-1]))
+    several = f"the median of {counted(len(shares), 'recipe')} with {low} to {high}"
+    return f"{middle} of the updates", several if shares[0] < shares[-1] else "as recipes have it"
 
 
 def typical_rate(facts: RateFacts) -> TypicalRate | None:
@@ -258,7 +261,8 @@ def typical_rate(facts: RateFacts) -> TypicalRate | None:
         return None
     rate, published = law()(facts), sum(one.published for one in near)
     own = [one for one in recipes() if counts_for(facts.optimizer, one.optimizer)]
-    warmups = [one.warmup_updates for one in own if one.warmup_updates is not None and is_near(one.facts)]
+    alike = [one for one in own if round(one.facts.normed_sums) == round(facts.normed_sums)]
+    shares = [one.warmup_updates / one.updates for one in alike if one.updates and one.warmup_updates is not None]
     return TypicalRate(
         rate=rate,
         low=rate / WITHIN,
@@ -266,5 +270,5 @@ def typical_rate(facts: RateFacts) -> TypicalRate | None:
         recipes=published,
         trainings=len(near) - published,
         nearest=min(own, key=lambda one: math.dist(_values(one.facts), _values(facts)), default=None),
-        warmups=sorted(warmups),
+        warmups=sorted(shares),
     )

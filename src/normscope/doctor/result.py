@@ -175,8 +175,8 @@ class Advice:
     """A short training at that rate, without warm-up; None without a probe."""
     warmup: WarmupAdvice | None = None
     """None without a probe."""
-    usual_warmups: tuple[int, ...] = ()
-    """Updates of warm-up that recipes for models of about this width have, rising."""
+    usual_warmup_shares: tuple[float, ...] = ()
+    """Of a training's updates, in recipes under this optimiser for residual sums like these, rising."""
     probed: tuple[ShortTraining, ...] = ()
     """The short trainings that the best rate was read from, without those of `warmup`."""
     updates_used: int = 0

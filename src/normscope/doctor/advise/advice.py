@@ -87,7 +87,7 @@ def _known(
         good_range=span,
         wanted_rate=wanted_rate,
         wanted_place=None if wanted_rate is None else "unknown" if span is None else _place(wanted_rate, span, span),
-        usual_warmups=() if known is None else tuple(known.warmups),
+        usual_warmup_shares=() if known is None else tuple(known.warmups),
         notes=notes,
     )
 

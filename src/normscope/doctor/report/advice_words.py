@@ -123,9 +123,9 @@ def advice_rows(advice: Advice) -> list[_AdviceRow]:
 def _usual_warmup(advice: Advice) -> _AdviceRow:
     """What recipes have; no evidence says how short a warm-up suffices for this model."""
     shortest = "how short a one suffices is not known"
-    if not advice.usual_warmups:
+    if not advice.usual_warmup_shares:
         return _AdviceRow(part=_AdvicePart.WARMUP, value="not known", meaning=shortest)
-    middle, others = usual_warmup(advice.usual_warmups)
+    middle, others = usual_warmup(advice.usual_warmup_shares)
     return _AdviceRow(part=_AdvicePart.WARMUP, value=middle, meaning=f"{others}; {shortest}")
 
 
