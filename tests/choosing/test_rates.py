@@ -134,10 +134,13 @@ def test_warm_up_is_a_share_whatever_the_width_and_longer_under_normed_sums() ->
     """Recipes have 100 to 12,520 updates of 4,800 to 4,720,000: their numbers say nothing of a small model."""
     small, large = typical_rate(facts(width=64)), typical_rate(facts(width=4096))
     normed = typical_rate(facts(normed_sums=1.0))
-    assert small is not None and large is not None and normed is not None
+    assert small is not None
+    assert large is not None
+    assert normed is not None
     assert list(small.warmups) == list(large.warmups) == sorted(small.warmups)
     assert small.warmup.startswith("1 % of the updates, the median of ")
-    assert max(large.warmups) < 0.1 and len(large.warmups) + len(normed.warmups) == sum(
+    assert max(large.warmups) < 0.1
+    assert len(large.warmups) + len(normed.warmups) == sum(
         one.warmup_updates is not None and one.updates is not None for one in recipes()
     )
     assert statistics.median(normed.warmups) > statistics.median(large.warmups)
