@@ -6,10 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import torch
@@ -48,6 +51,10 @@ class Bench:
         machine.fast_matmul = lru_cache(machine.fast_matmul)  # type: ignore[assignment]
         opening._TOY_HELD_OUT = 12
         opening.toy_corpus = lru_cache(opening.toy_corpus)
+        grid_pool.trial_seconds = lambda config, corpus: 0.01
+        # torch keeps one whenever it seeds devices that it has not begun, and looks at every file named in it.
+        traceback.format_stack = lambda *_: []  # type: ignore[assignment]
+        page.environment = lru_cache(page.environment)  # type: ignore[assignment]
         for picture in ("endings_svg", "curves_svg", "gradient_svg", "schedule_svg"):
             setattr(page, picture, drawn_once(getattr(page, picture)))
         self.place = place.resolve()
@@ -94,28 +101,18 @@ class Bench:
 
     def _do_here(self, work: Work) -> None:
         """In this process, so that children find imported and made what the command imports and makes once."""
-        words, folder = sys.argv, Path.cwd()
-        kept = [os.dup(number) for number in (0, 1, 2)]
-        output = os.open(self._said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            os.dup2(output, 1)
-            os.dup2(output, 2)
+        with self._said.open("wb") as said, _as_before():
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
             with contextlib.suppress(SystemExit):
                 self._command(work, ())()
-            sys.stdout.flush()
-        finally:
-            for number, descriptor in enumerate(kept):
-                os.dup2(descriptor, number)
-            for descriptor in (*kept, output):
-                os.close(descriptor)
-            sys.argv = words
-            os.chdir(folder)
 
     def _command(self, work: Work, more: Sequence[str]) -> Callable[[], None]:
         # Opened by what starts the command, as a shell does.
         streams = [(0, work.stdin, os.O_RDONLY), (1, work.stdout, os.O_WRONLY | os.O_CREAT)]
         opened = {number: os.open(self.place / path, flags) for number, path, flags in streams if path}
         self._streams += opened.values()
+        ours = os.getpid()
 
         def command() -> None:
             os.chdir(self.place)
@@ -123,27 +120,66 @@ class Bench:
                 os.dup2(descriptor, number)
             if 0 in opened:
                 sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # the one of a forked process is another
-            _fork_what_is_started()
+            _fork_what_is_started(_Here if os.getpid() == ours else _Forked)
             sys.argv = ["normscope", *work.words, *more]
             main()
 
         return command
 
 
-def _fork_what_is_started() -> None:
+@contextlib.contextmanager
+def _as_before() -> Iterator[None]:
+    """What a command changes of this process is as it was afterwards."""
+    words, folder, variables = sys.argv, Path.cwd(), dict(os.environ)
+    kept = [os.dup(number) for number in (0, 1, 2)]
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        for number, descriptor in enumerate(kept):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        sys.argv = words
+        os.environ.clear()
+        os.environ.update(variables)
+        os.chdir(folder)
+
+
+def _fork_what_is_started(kind: "type[_Here | _Forked]") -> None:
     """Processes of pools begin as copies of this one, instead of importing everything anew."""
-    subprocess.Popen = _popen  # type: ignore[assignment, misc]
+    ours = [*interpreter(), "-m", "normscope"]
+
+    def popen(command: Sequence[str], **options: Any) -> Any:
+        if list(command[: len(ours)]) == ours:
+            return kind(command[len(ours) :], stdout=options["stdout"], env=options["env"])
+        return _Popen(command, **options)
+
+    subprocess.Popen = popen  # type: ignore[assignment, misc]
     choosing.Forks = Processes  # type: ignore[assignment, misc]
-    grid_pool._POLL_SECONDS = 0.05
+    grid_pool.time = SimpleNamespace(monotonic=time.monotonic, sleep=_until_one_ends)  # type: ignore[assignment]
     context = work.multiprocessing.get_context("fork")
     work.multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]
 
 
-def _popen(command: Sequence[str], **options: Any) -> Any:
-    ours = [*interpreter(), "-m", "normscope"]
-    if list(command[: len(ours)]) == ours:
-        return _Forked(command[len(ours) :], stdout=options["stdout"], env=options["env"])
-    return _Popen(command, **options)
+def _until_one_ends(seconds: float) -> None:
+    """Sleep, but no longer than until a process that this one started has ended."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    signal.sigtimedwait([signal.SIGCHLD], seconds)
+
+
+class _Here:
+    """As `_Forked`, in this process, which has imported afterwards what such a command imports."""
+
+    stdin = None
+    pid = -1
+
+    def __init__(self, words: Sequence[str], *, stdout: IO[bytes], env: dict[str, str]) -> None:
+        self.returncode = 0
+        with _as_before():
+            _be_normscope(words, stdout, env)
+
+    def poll(self) -> int:
+        return self.returncode
 
 
 class _Forked:
@@ -161,18 +197,8 @@ class _Forked:
             os.setsid()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
-            os.dup2(stdout.fileno(), 1)
-            os.dup2(stdout.fileno(), 2)
-            os.environ.update(env)
-            os.environ.pop("NORMSCOPE_LIFELINE", None)
-            sys.argv = ["normscope", *words]
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
+            code = _be_normscope(words, stdout, env)
         except BaseException:
-            import traceback
-
             traceback.print_exc()
         finally:
             leave(code)
@@ -201,3 +227,17 @@ class _Forked:
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
+
+
+def _be_normscope(words: Sequence[str], output: IO[bytes], variables: dict[str, str]) -> object:
+    """The command in this process; its exit code."""
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
+    os.environ.update(variables)
+    os.environ.pop("NORMSCOPE_LIFELINE", None)
+    sys.argv = ["normscope", *words]
+    try:
+        main()
+    except SystemExit as end:
+        return end.code or 0
+    return 0

@@ -1,5 +1,6 @@
 """Damage: single bits of files that no checkpoint's manifest covers, and the same command after it."""
 
+import itertools
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from .bench import Bench
 from .operations import Operation
+from .places import Place
 from .verdicts import Trial, Verdict, difference, wrong_end
 from .works import Work
 
@@ -18,10 +20,10 @@ def flips(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Itera
     """Every `every`th bit, to be judged, in an order by chance, of a command that was ended two thirds on its way."""
     wanted, before, operations = bench.undisturbed(work)
     bench.lay(before)
-    middle = 2 * len(operations) // 3
+    middle, numbers = 2 * len(operations) // 3, itertools.count()
 
-    def decide(number: int, operation: Operation) -> int | None:
-        return _KILLED if number >= middle and work.resumes else None
+    def decide(place: Place, operation: Operation) -> int | None:
+        return _KILLED if next(numbers) >= middle and work.resumes else None
 
     bench.disturb(work, decide)
     state = bench.state()

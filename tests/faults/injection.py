@@ -1,13 +1,14 @@
 """Errors: every operation of a work fails in turn, once or from then on, with every number that it may fail with."""
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from .bench import Bench
 from .disk import Tree
-from .operations import CHANGING, LOOKING, SYNCING, Operation, taken
+from .operations import CHANGING, LOOKING, SYNCING, Operation
+from .places import Place, taken
 from .verdicts import Trial, Verdict, difference, goes_on, left_over, wrong_end
 from .works import Work, whole_checkpoints
 
@@ -27,33 +28,32 @@ MAY_FAIL = {
 class Fault:
     """An operation fails, the first of its kind to do so by its number."""
 
-    number: int
+    place: Place
     error: str
     lasting: bool
     """Every later one that may fail so fails too."""
 
     def __str__(self) -> str:
-        return f"{self.error} {'from' if self.lasting else 'at'} {self.number}"
+        return f"{self.error} {'from' if self.lasting else 'at'} {self.place}"
 
-    def hits(self, number: int, operation: Operation) -> bool:
-        late = number >= self.number if self.lasting else number == self.number
-        return late and operation.kind in MAY_FAIL[self.error]
+    def hits(self, place: Place, operation: Operation, before: bool) -> bool:
+        """before: whether it has hit an operation before this one."""
+        return place == self.place or (self.lasting and before and operation.kind in MAY_FAIL[self.error])
 
 
-def faults(operations: Iterable[Operation]) -> Iterator[Fault]:
-    """All of them; an interrupted call is never interrupted for good."""
-    for number, operation in enumerate(operations):
+def faults(operations: Sequence[Operation], places: Mapping[int, Place]) -> Iterator[Fault]:
+    """All at the places; an interrupted call is never interrupted for good."""
+    for number, place in places.items():
         for error, kinds in MAY_FAIL.items():
-            if operation.kind in kinds:
+            if operations[number].kind in kinds:
                 for lasting in (False, True) if error != "EINTR" else (False,):
-                    yield Fault(number, error, lasting)
+                    yield Fault(place, error, lasting)
 
 
 def errors(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False) -> Iterator[Trial]:
     """Every `every`th fault, to be judged; alike: of operations that do the same, the first and the last."""
     wanted, _, operations = bench.undisturbed(work)
-    numbers = set(taken(operations, alike=alike))
-    for fault in [one for one in faults(operations) if one.number in numbers][offset::every]:
+    for fault in list(faults(operations, taken(operations, alike=alike)))[offset::every]:
         yield Trial(str(fault), partial(_one, bench, work, wanted, fault))
 
 
@@ -62,9 +62,9 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
     hit: list[Operation] = []
     whole = -1
 
-    def decide(number: int, operation: Operation) -> int | None:
+    def decide(place: Place, operation: Operation) -> int | None:
         nonlocal whole
-        if not fault.hits(number, operation):
+        if not fault.hits(place, operation, bool(hit)):
             return None
         if not hit:
             whole = whole_checkpoints(bench.state())
@@ -76,7 +76,7 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
     except TimeoutError as error:
         return Verdict(work.name, str(fault), "hangs", str(error)[-300:])
     after = bench.state()
-    name = f"{fault}, {hit[0] if hit else 'not reached'}"
+    name = f"{fault}{f': {hit[0]}' if hit else ', not reached'}"
     # A comparison whose run fails ends with 1.
     problem, detail = wrong_end(ended, after, (0, 1, 2) if work.name in ("compare", "tune", "finetune") else (0, 2))
     if problem:

@@ -2,10 +2,9 @@
 
 import os
 import platform
-import re
 import stat
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,23 +55,6 @@ class Operation:
         size = f" ({len(self.data)} bytes at {self.offset})" if self.kind == "write" else ""
         return f"{self.kind} {self.path}{f' to {self.to}' if self.to else ''}{size}"
 
-    @property
-    def like(self) -> str:
-        """What it does to which file, whatever number or random name that file has."""
-        return re.sub(r"[0-9a-f]{8}|\d+", "#", f"{self.kind} {self.path} {self.to}")
-
-
-def taken(operations: Sequence[Operation], *, alike: bool) -> Sequence[int]:
-    """The numbers of all operations, or where `alike` of those that do the same the first and the last."""
-    if not alike:
-        return range(len(operations))
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for number, operation in enumerate(operations):
-        first.setdefault(operation.like, number)
-        last[operation.like] = number
-    return sorted({*first.values(), *last.values()})
-
 
 def operations_of(call: Call, folder: Path) -> list[Operation]:
     """What the call is about to do under `folder` (a real path); empty where it does nothing there, or will fail."""
@@ -83,7 +65,7 @@ class _Reader:
     """Arguments of a call as paths and bytes."""
 
     def __init__(self, call: Call, folder: Path) -> None:
-        self.call, self.folder = call, folder
+        self.call, self._root = call, str(folder)
         self.arguments = call.arguments
 
     def path(self, address: int, descriptor: int | None = None) -> str | None:
@@ -94,7 +76,7 @@ class _Reader:
         start = _AT_CWD if descriptor is None else _signed(self.arguments[descriptor])
         process = f"/proc/{self.call.thread}"
         base = "" if given.startswith("/") else _target(f"{process}/{'cwd' if start == _AT_CWD else f'fd/{start}'}")
-        return self._inside(os.path.normpath(Path(base, given)))
+        return self._inside(os.path.normpath(f"{base}/{given}" if base else given))
 
     def opened(self, descriptor: int) -> str | None:
         """As `path`, of an open file; None where it has no name any more."""
@@ -105,10 +87,10 @@ class _Reader:
             return None
 
     def real(self, path: str) -> Path:
-        return self.folder / path
+        return Path(self._root, path)
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(self.real(path))
+        return os.path.lexists(f"{self._root}/{path}")
 
     def position(self, descriptor: int) -> int:
         """Where the next write goes."""
@@ -126,10 +108,9 @@ class _Reader:
         return b"".join(self.call.bytes_at(*struct.unpack_from("@QQ", described, 16 * n)) for n in range(count))
 
     def _inside(self, path: str) -> str | None:
-        try:
-            return str(Path(path).relative_to(self.folder))
-        except ValueError:
-            return None
+        if path == self._root:
+            return "."
+        return path[len(self._root) + 1 :] if path.startswith(f"{self._root}/") else None
 
 
 def _target(link: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 
 from .bench import Bench
 from .disk import Replay, Tree, fates
-from .operations import Operation, taken
+from .operations import Operation
+from .places import taken
 from .verdicts import Trial, Verdict, goes_on
 from .works import Work, whole_checkpoints
 

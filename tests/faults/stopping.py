@@ -13,7 +13,8 @@ from functools import partial
 from .bench import Bench
 from .disk import Tree
 from .notified import Ended
-from .operations import Operation, taken
+from .operations import Operation
+from .places import Place, taken
 from .verdicts import Trial, Verdict, goes_on, left_over, wrong_end
 from .works import Work, whole_checkpoints
 
@@ -27,11 +28,11 @@ class Stop:
 
     number: int
     times: int
-    operation: int | None = None
+    operation: Place | None = None
     share: float = 0.0
 
     def __str__(self) -> str:
-        when = f"operation {self.operation}" if self.operation is not None else f"{self.share:.2f} of the time"
+        when = str(self.operation) if self.operation is not None else f"{self.share:.2f} of the time"
         return f"{'twice ' * (self.times - 1)}{signal.Signals(self.number).name} at {when}"
 
 
@@ -43,7 +44,10 @@ def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: b
     bench.do(work)
     seconds = time.monotonic() - began
     asked = [
-        Stop(n, times, operation=at) for at in taken(operations, alike=alike) for n in _SIGNALS for times in (1, 2)
+        Stop(n, times, operation=at)
+        for at in taken(operations, alike=alike).values()
+        for n in _SIGNALS
+        for times in (1, 2)
     ]
     asked += [Stop(n, times, share=at / _TIMES) for at in range(1, _TIMES) for n in _SIGNALS for times in (1, 2)]
 
@@ -71,8 +75,8 @@ def _stopped(bench: Bench, work: Work, stop: Stop, seconds: float) -> tuple[Ende
                 return
             time.sleep(0.01 * (stop.times - 1))
 
-    def decide(number: int, operation: Operation) -> None:
-        if number == stop.operation:
+    def decide(place: Place, operation: Operation) -> None:
+        if place == stop.operation:
             send()
 
     timer = threading.Timer(stop.share * seconds, send)

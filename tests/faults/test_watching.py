@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 import unsynced
 from faults.disk import Replay, read_tree
 from faults.notified import works_here
-from faults.operations import Operation, taken
+from faults.operations import Operation
+from faults.places import Place, taken
 from faults.watching import recorded, watched
 
 
@@ -91,19 +92,46 @@ def test_an_operation_fails_with_the_error_it_is_given(folder: Path, tmp_path: P
         unsynced.SYNCED(descriptor)
         (folder / "file").stat()
 
-    def decide(number: int, operation: Operation) -> int | None:
+    def decide(place: Place, operation: Operation) -> int | None:
         return errno.EDQUOT if operation.kind == kind else None
 
     ended = watched(write, folder, tmp_path / "said", decide)
     assert ended.code == 1
     assert os.strerror(errno.EDQUOT) in ended.said
-    assert watched(write, folder, tmp_path / "said", lambda number, operation: None).code == 0
+    assert watched(write, folder, tmp_path / "said", lambda place, operation: None).code == 0
 
 
 def test_of_operations_that_do_the_same_the_first_and_the_last_are_taken() -> None:
-    """Numbers and random names apart: a hundred writes of one log are two faults, another file is another one."""
+    """Numbers, random names and runs of a grid apart: writes of one log are two faults, another file is another."""
     done = [Operation("write", "run/metrics.jsonl")] * 3
     done += [Operation("create", f"run/.unfinished-a.json-{name}") for name in ("6bef1317", "0badcafe", "12345678")]
     done += [Operation("look", "run"), Operation("rename", "run/step-5", "run/step-7")]
-    assert list(taken(done, alike=True)) == [0, 2, 3, 5, 6, 7]
-    assert list(taken(done, alike=False)) == list(range(8))
+    done += [Operation("create", f"runs/{arm}_seed-1/.tmp{name}") for arm in "abc" for name in ("Ab3dEf", "xyzXYZ")]
+    kept = [0, 2, 3, 5, 6, 7, 8, 13]
+    alike = taken(done, alike=True)
+    assert list(alike) == kept
+    assert alike[2] == Place("write run/metrics.jsonl", 3)
+    assert [alike[number].nth for number in kept] == [1, 3, 1, 3, 1, 1, 1, 6]
+    assert list(taken(done, alike=False)) == list(range(14))
+
+
+def test_an_operation_is_found_again_where_others_come_before_it(folder: Path, tmp_path: Path) -> None:
+    def write(first: str, then: str) -> None:
+        for name in (first, then):
+            (folder / name).write_text("text")
+
+    _, operations = recorded(lambda: write("a", "b"), folder, tmp_path / "said")
+    (place,) = (
+        place
+        for number, place in taken(operations, alike=True).items()
+        if str(operations[number]).startswith("write b")
+    )
+
+    def decide(at: Place, operation: Operation) -> int | None:
+        return errno.ENOSPC if at == place else None
+
+    for file in folder.iterdir():
+        file.unlink()
+    ended = watched(lambda: write("b", "a"), folder, tmp_path / "said", decide)
+    assert os.strerror(errno.ENOSPC) in ended.said
+    assert [file.name for file in folder.iterdir()] == ["b"]

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from .notified import Call, Ended, run
 from .operations import NUMBERS, Operation, operations_of
+from .places import Place, Placed
 
-Decide = Callable[[int, Operation], int | None]
-"""Called with an operation and its number from 0; the error number that it shall fail with, or None."""
+Decide = Callable[[Place, Operation], int | None]
+"""Called with an operation and its place; the error number that it shall fail with, or None."""
 
 
 def watched(
@@ -19,14 +20,11 @@ def watched(
     begun: Callable[[int], None] = lambda pid: None,
 ) -> Ended:
     """Call `work` in a child and `decide` each of its operations under `folder`."""
-    folder, seen = folder.resolve(), 0
+    folder, placed = folder.resolve(), Placed()
 
     def answer(call: Call) -> int | None:
-        nonlocal seen
         for operation in operations_of(call, folder):
-            error = decide(seen, operation)
-            seen += 1
-            if error is not None:
+            if (error := decide(placed(operation), operation)) is not None:
                 return error
         return None
 
@@ -37,7 +35,7 @@ def recorded(work: Callable[[], object], folder: Path, said: Path) -> tuple[Ende
     """Call `work` in a child; returns its end and all that it did under `folder`."""
     operations: list[Operation] = []
 
-    def note(number: int, operation: Operation) -> None:
+    def note(place: Place, operation: Operation) -> None:
         operations.append(operation)
 
     return watched(work, folder, said, note), operations
