@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 87_018,
-    "lines of normscope": 69_173,
-    "files": 551,
-    "import lines, %": 6.73,
-    "public nouns": 850,
+    "lines": 82_755,
+    "lines of normscope": 68_816,
+    "files": 527,
+    "import lines, %": 6.68,
+    "public nouns": 824,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -39,17 +39,17 @@ def test_changed_digits_are_noticed() -> None:
             if is_measured(one.token):
                 measured += 1
                 values += bool(list(wrong_in([one._replace(token=other)], [(other, rows[place][1])])))
-    assert count > 4000
-    assert measured > 2500
+    assert count > 3000
+    assert measured > 1500
     assert texts == count
     assert values >= 0.98 * measured
 
 
 def test_signs_whole_numbers_and_words_are_numbers() -> None:
-    said = Said(token="", line=1, words=(), before="", after="", folder="optimizers")
-    key = "claims/name=Muon ends lower than AdamW/conditions#1"
-    assert at(numbers_bound.data_of("optimizers"), key) == 12
-    for token, wrong in (("twelve", "ten"), ("12", "11"), ("Twelve", "two")):
+    said = Said(token="", line=1, words=(), before="", after="", folder="optimizers_long")
+    key = "claims/name=DeepNorm does without warm-up/conditions#0"
+    assert at(numbers_bound.data_of("optimizers_long"), key) == 10
+    for token, wrong in (("ten", "twelve"), ("10", "11"), ("Ten", "two")):
         assert list(wrong_in([said._replace(token=token)], [(token, key)])) == []
         assert list(wrong_in([said._replace(token=wrong)], [(wrong, key)])) != []
     assert agrees("−0.5", -0.46)
@@ -59,8 +59,8 @@ def test_signs_whole_numbers_and_words_are_numbers() -> None:
 
 
 def test_a_measured_number_needs_a_key_and_a_text_its_list() -> None:
-    said = Said(token="0.25", line=3, words=(), before="", after="", folder="optimizers")
+    said = Said(token="0.25", line=3, words=(), before="", after="", folder="optimizers_long")
     assert list(wrong_in([said], [("0.25", "")])) == ["line 3: 0.25 has no key"]
     assert list(wrong_in([said], [("0.26", "")])) == ["line 3: 0.25 where 0.26 was bound"]
     assert list(wrong_in([said], [])) == ["1 numbers, of which 0 were bound"]
-    assert "which optimizers has not" in next(wrong_in([said], [("0.25", "no/such/key")]))
+    assert "which optimizers_long has not" in next(wrong_in([said], [("0.25", "no/such/key")]))

@@ -50,44 +50,31 @@ def test_every_rate_and_every_behaviour_stands_where_it_says() -> None:
 def test_a_study_s_own_verdicts_are_those_of_the_evidence() -> None:
     """Where a result has judged the same: with all its pairs together, so that it decides less and nothing else."""
     own = {"does not": "supported", "needs it": "contradicted", "gains from it": "contradicted"}
-    data = result("optimizers")
+    data = result("optimizers_long")
     judged = {(one["placement"], one["optimizer"]): one["verdict"] for one in data["pairings"]}
     found = {
-        (f.placement, f.optimizer): f for f in stored().findings if f.setting == "optimizers" and "no-" in f.question
+        (f.placement, f.optimizer): f
+        for f in stored().findings
+        if f.setting == "optimizers_long" and "no-" in f.question
     }
     assert found.keys() == judged.keys()
     for key, finding in found.items():
         assert judged[key] == "undecided" or finding.answer == own.get(judged[key], "undecided")
-    assert {"does not", "undecided"} < set(judged.values())
+    assert {"does not", "undecided"} == set(judged.values())
     unlearned = {key for key, finding in found.items() if not finding.learned}
     assert unlearned == {key for key, verdict in judged.items() if verdict == "did not learn"}
-    assert ("hybrid-norm-star", "adamw") in unlearned  # 6.010 where unigrams have 5.957
-    assert len({key for key in unlearned if key[1] == "sgd"}) == 8  # "trains four of twelve below the baseline"
-    streams = result("streams")["claims"]
-    kept = {
-        claim["name"] for claim in streams if claim["verdict"] == "reproduced" and "ends lower" in claim["statement"]
-    }
-    lower = {
-        registered()[f.placement].title
-        for f in stored().findings
-        if (f.setting, f.question, f.answer) == ("streams", "lower-loss", "supported")
-    }
-    assert kept
-    assert kept <= lower
 
 
 def test_sizes_of_comparisons_are_those_that_their_results_state_in_words() -> None:
     for name, size in SIZES.items():
         what = result(name)["what"]
-        blocks = f"{size.blocks}+{size.blocks}" if size.model == "encoder-decoder" else f"{size.blocks}"
-        assert what["Model"].startswith(f"{blocks} blocks, width {size.width},")
+        assert what["Model"].startswith(f"{size.blocks}+{size.blocks} blocks, width {size.width},")
         assert what["Duration"].startswith(f"{size.updates} updates;")
         limits = [int(number) for number in re.findall(r"\d+", what["Duration"].partition("at most")[2])]
         assert math.prod(limits) == size.batch_tokens
         assert what["Corpus"].startswith(size.text)
     tokens = {name: setting.tokens for name, setting in stored().settings.items()}
-    assert tokens["optimizers"] == 120 * 1024
-    assert tokens["streams"] == 200 * 16 * 32
+    assert tokens["optimizers_long"] == 1000 * 2048
 
 
 def test_the_optimisers_are_all_that_there_are() -> None:
@@ -109,7 +96,7 @@ def test_values_survive_the_file_and_a_changed_file_is_refused(tmp_path: Path, m
     table = json.loads(packed(stored()))
     assert unpacked(table) == stored()
     changed = tmp_path / "evidence.json"
-    changed.write_text(FILE.read_text(encoding="utf-8").replace("0.00942751", "0.00942750", 1), encoding="utf-8")
+    changed.write_text(FILE.read_text(encoding="utf-8").replace("0.00769757", "0.00769756", 1), encoding="utf-8")
     monkeypatch.setattr(module, "FILE", changed)
     with pytest.raises(UserError, match="damaged"):
         module.stored.__wrapped__()

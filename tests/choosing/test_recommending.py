@@ -14,7 +14,7 @@ from normscope.choosing.recommending import plain, recommended
 from normscope.report.words import learning_rate
 
 GPT = ModelToTrain(model="decoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e10)
-SMALL = ModelToTrain(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5)
+SMALL = ModelToTrain(model="decoder-only", blocks=4, width=128, optimizer="muon", tokens=2e6)
 
 
 @pytest.mark.sampled(one_in=4)

@@ -40,7 +40,7 @@ def test_a_case_fits_a_hundred_columns_and_cuts_no_name_and_no_number(call):
     assert max(map(len, out.splitlines())) <= 100
     assert "…" not in out
     assert "only small-scale" in out
-    assert "hybrid-norm-star  −0.060 ± 0.020" in out
+    assert "peri-ln    −0.051 ± 0.023" in out
     assert call("placements", "choose", *CASE, "--long")[1] == out
 
 
@@ -55,7 +55,7 @@ def test_what_to_do_is_a_screen_and_names_placements(call, monkeypatch):
         next(line for line in lines if line.startswith(f"  {word}: ")) for word in ("Placement", "Peak rate", "Warm-up")
     ]
     assert sorted(starts, key=lines.index) == starts
-    assert "lower than Pre-LN? Supported: rezero, completep, residual and " in " ".join(out.split())
+    assert "lower than Pre-LN? Supported: peri-ln, deepnorm and post-ln" in " ".join(out.split())
     assert "normscope choose --long" in out
 
 

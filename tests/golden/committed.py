@@ -13,12 +13,9 @@ from .recording import Items
 
 
 def items(tree: Path) -> Items:
-    """Studies on ladders of rates, and the translation figures; each beside the claims that were committed."""
+    """The study on ladders of rates, and the translation figures; each beside the claims that were committed."""
     return {
-        "optimizers": _item("optimizers", "optimizers", _optimizers),
-        "streams": _item("streams", "streams", _streams),
-        "adaptive": _item("adaptive", "adaptive", _adaptive),
-        "adaptive-slow": _item("adaptive_slow", "adaptive", _adaptive),
+        "optimizers": _item("optimizers_long", "optimizers", _optimizers),
         **{f"figure-{number}": _item(f"figure{number}", f"figure_{number}", _figure) for number in (2, 4, 6)},
     }
 
@@ -84,35 +81,6 @@ def _optimizers(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[
         for key, pair in pairs.items()
     }
     return of_study(study, "claims")(config, pairs, unigram), told
-
-
-def _streams(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    found = [
-        of_study(study, "StreamRuns")(
-            task=task,
-            unigram_nats=trial["unigram_nats"],
-            pairs={name: _pair(one, config.peak_lrs) for name, one in trial["placements"].items()},
-            sizes={name: (one["ffn_width"], one["parameters"]) for name, one in trial["placements"].items()},
-            inside={
-                (name, one[arm]["warmup_updates"]): one[arm]["seen"]
-                for name, one in trial["placements"].items()
-                for arm in ("without_warmup", "with_warmup")
-            },
-        )
-        for task, trial in data["trials"].items()
-    ]
-    return of_study(study, "claims")(config, found), [one.placements for one in found]
-
-
-def _adaptive(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    """The placements stand in the order of the configuration."""
-    found = []
-    for task, trial in data["trials"].items():
-        arms = {(one["placement"], one["drive"]): _pair(one, config.peak_lrs) for one in trial["arms"]}
-        pairs = {tuple(kind): arms[tuple(kind)] for kind in config.kinds}
-        unigram = trial["unigram_nats"]
-        found.append(of_study(study, "AdaptiveRuns")(task=task, unigram_nats=unigram, pairs=pairs))
-    return of_study(study, "claims")(config, found), [one.kinds for one in found]
 
 
 def _figure(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..limits.reading import read_json
 from ..placement import Placement
-from ..report.words import counted, interval, learning_rate, number, percentage, significant, span
+from ..report.words import counted, learning_rate, number, percentage, significant, span
 
 _Result = Mapping[str, Any]
 _NATS = "nats per token"
@@ -84,20 +84,6 @@ def _configurations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
         )
 
 
-def _trials(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
-    """Of placements at their own best rates, beside Pre-LN of as many parameters."""
-    for task, trials in data["trials"].items():
-        of = task.replace("-", " ")
-        # Where a placement's numbers move, it has several arms, and the result is only mentioned.
-        for name, trial in trials.get("placements", {}).items():
-            for ladder in (trial[key] for key in ("without_warmup", "with_warmup") if trial.get(key)):
-                yield name, _best(ladder, f"{of}, ", trials["unigram_nats"])
-            if trial.get("less_pre_ln_nats"):
-                difference = trial["less_pre_ln_nats"]
-                found = f"{interval(difference['mean'], difference['half_width'])} {_NATS}"
-                yield name, MeasuredRow(what=f"{of}, the last loss less Pre-LN's, each at its best rate", found=found)
-
-
 def _pairings(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     """A placement's runs without warm-up stand beside those with each, and are one row."""
     yield from {
@@ -143,7 +129,6 @@ def _deviations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
 _READERS: Mapping[str, Callable[[_Result], Iterable[tuple[str, MeasuredRow]]]] = {
     "arms": _arms,
     "configurations": _configurations,
-    "trials": _trials,
     "pairings": _pairings,
     "depths": _depths,
     "off_percent": _deviations,

@@ -207,19 +207,17 @@ class LadderPair:
         setting: EvidenceSetting,
         *,
         gain: str,
-        rates: Sequence[float] | None = None,
-        note: str = "",
-        answer: Support | None = None,
+        note: str,
+        answer: Support,
     ) -> Iterator[EvidenceRow | BestRate]:
         """What they say of warm-up and of rates.
 
-        gain: the key of the interval that the result states for warm-up. rates: of both ladders, where they do not have
-        their own. answer: whether it does without a warm-up, where the result has a verdict that is corrected for how
-        many there are; else it is read off the interval.
+        gain: the key of the interval that the result states for warm-up. answer: whether it does without a warm-up,
+        by the result's own verdict, which is corrected for how many there are.
         """
         stated = self.record[gain], f"{self.at}/{gain}"
         row = difference("no-warmup", setting, self.cold, self.warm, note=note, stated=stated)
-        yield row if answer is None else replace(row, answer=answer)
+        yield replace(row, answer=answer)
         for which, arm in zip(_LADDERS, (self.cold, self.warm), strict=True):
             ladder = self.record[which]
-            yield arm.best_of(setting, rates or ladder["peak_lrs"], at_an_end=ladder["best_at_an_end"])
+            yield arm.best_of(setting, ladder["peak_lrs"], at_an_end=ladder["best_at_an_end"])

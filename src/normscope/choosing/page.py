@@ -17,7 +17,7 @@ CASES = (
     ModelToTrain(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
     ModelToTrain(model="decoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e10),
     ModelToTrain(model="decoder-only", blocks=96, width=8192, optimizer="adamw", tokens=1e12),
-    ModelToTrain(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5),
+    ModelToTrain(model="decoder-only", blocks=4, width=128, optimizer="adamw", tokens=2e6),
     ModelToTrain(model="decoder-only", blocks=12, width=256, optimizer="lion", tokens=1e8),
     ModelToTrain(model="decoder-only", blocks=6, width=128, optimizer="sgd", tokens=1e6),
     ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam", tokens=7e7),

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from ..errors import UserError
 from ..optim.optimizers import OPTIMIZERS
 from ..placement import registered
-from ..placement.base import ModelKind
 from .arms import LadderPair, MeasuredArm, difference, measured_in, own_best
 from .evidence import (
     BASELINE,
@@ -29,14 +28,12 @@ from .evidence import (
 
 _Read = EvidenceSetting | EvidenceRow | BestRate
 _Kept = TypeVar("_Kept", EvidenceRow, BestRate)
-_KINDS: Mapping[str, ModelKind] = {"language-model": "decoder-only", "translation": "encoder-decoder"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GridSize:
     """What a comparison was trained with: its results hold this in words alone, and a test holds these to them."""
 
-    model: ModelKind = "encoder-decoder"
     blocks: int
     width: int
     updates: int
@@ -48,9 +45,6 @@ class _GridSize:
 
 
 SIZES: Mapping[str, _GridSize] = {
-    "lr_sensitivity": _GridSize(
-        model="decoder-only", blocks=8, width=32, updates=250, batch_tokens=16 * 32, text="wikitext2_1000"
-    ),
     # Admin had another first scale there than its paper's; placements_cpu_newer has the paper's.
     "placements_cpu": _GridSize(
         blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen", left_out=("admin",)
@@ -107,7 +101,16 @@ _WITHOUT_WARMUP: Mapping[str, Support] = {
 
 def _optimizers(name: str, data: Any) -> Iterator[_Read]:
     """`normscope study optimizers`: seven rates a configuration with each warm-up, other seeds at the best."""
-    setting = _language_model(name, data, data["unigram_nats"])
+    asked = data["settings"]
+    setting = measured_in(
+        name,
+        data,
+        model="decoder-only",
+        updates=asked["updates"],
+        update_tokens=asked["batch_sequences"] * asked["sequence_length"],
+        text=asked["text"],
+        unigram_nats=data["unigram_nats"],
+    )
     yield setting
     better: dict[tuple[str, str], MeasuredArm] = {}
     for place, one in enumerate(data["pairings"]):
@@ -121,59 +124,13 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
             yield difference("lower-loss", setting, arm, better[BASELINE, optimizer])
 
 
-def _streams(name: str, data: Any) -> Iterator[_Read]:
-    """`normscope study streams`, on one task or several: five rates, as many parameters as Pre-LN."""
-    asked = data["settings"]
-    for task, trial in data["trials"].items():
-        part = "" if len(data["trials"]) == 1 else task
-        if _KINDS[task] == "decoder-only":
-            setting = _language_model(name, data, trial["unigram_nats"], part=part)
-        else:
-            setting = measured_in(
-                name,
-                data,
-                part=part,
-                model="encoder-decoder",
-                blocks=asked["stack_blocks"],
-                updates=asked["updates"],
-                update_tokens=asked["max_tokens"],
-                text=asked["pairs"],
-                unigram_nats=trial["unigram_nats"],
-            )
-        yield setting
-        pairs = {
-            placement: LadderPair.read(
-                one, f"/trials/{task}/placements/{placement}", placement=placement, optimizer="adam"
-            )
-            for placement, one in trial["placements"].items()
-        }
-        for placement, pair in pairs.items():
-            yield from pair.rows(setting, gain="warmup_gain_nats", rates=asked["peak_lrs"])
-            if placement != BASELINE:
-                stated = pair.record["less_pre_ln_nats"], f"{pair.at}/less_pre_ln_nats"
-                yield difference("lower-loss", setting, pair.better, pairs[BASELINE].better, stated=stated)
-
-
-def _language_model(name: str, data: Any, unigram_nats: float | None, **other: Any) -> EvidenceSetting:
-    """The setting of a study of small language models, by the keys that their settings share."""
-    asked = data["settings"]
-    given: dict[str, Any] = {
-        "model": "decoder-only",
-        "updates": asked["updates"],
-        "update_tokens": asked["batch_sequences"] * asked["sequence_length"],
-        "text": asked.get("text", asked.get("corpus")),
-        "unigram_nats": unigram_nats,
-    }
-    return measured_in(name, data, **{**given, **other})
-
-
 def _grid(name: str, data: Any) -> Iterator[_Read]:
-    """A comparison, each configuration at the best of its rates; where there was one rate, at that."""
+    """A comparison of encoder-decoders, each configuration at the best of its rates; where there was one, at that."""
     size = SIZES[name]
     setting = measured_in(
         name,
         data,
-        model=size.model,
+        model="encoder-decoder",
         blocks=size.blocks,
         width=size.width,
         updates=size.updates,
@@ -235,30 +192,6 @@ def _translation(name: str, data: Any) -> Iterator[_Read]:
         yield from own_best(setting, arms, "the same decay for both")
 
 
-def _pretraining(name: str, data: Any) -> Iterator[_Read]:
-    """The paper's Figure 5, small: BERT's pre-training, each placement at the lower of its two rates."""
-    # The losses have the next sentence's in them, and a unigram baseline has not.
-    setting = _language_model(name, data, None, model="encoder-only")
-    yield setting
-    arms: dict[str, list[MeasuredArm]] = {}
-    for title, one in data["pre_training"].items():
-        arm = MeasuredArm(
-            placement=one["placement"],
-            optimizer="adamw",
-            warmup_updates=one["warmup_updates"],
-            peak_lr=one["peak_lr"],
-            losses=one["last_loss_nats"],
-            source=f"/pre_training/{title}/last_loss_nats",
-        )
-        arms.setdefault(arm.placement, []).append(arm)
-    best = {placement: min(found, key=lambda arm: sum(arm.losses)) for placement, found in arms.items()}
-    for placement, arm in best.items():
-        yield arm.best_of(setting, [one.peak_lr for one in arms[placement]], at_an_end=True)
-        if placement != BASELINE:
-            note = f"with a warm-up of {arm.warmup_updates}, Pre-LN without; masked tokens and next sentences"
-            yield difference("lower-loss", setting, arm, best[BASELINE], note=note)
-
-
 def _depths(data: Any) -> Iterator[Depth]:
     """`normscope study depth`: what each placement's hidden state did over all blocks."""
     for place, one in enumerate(data["placements"]):
@@ -295,12 +228,10 @@ def _trained(data: Any) -> Iterator[TrainedRate]:
 
 
 _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
-    **dict.fromkeys(("optimizers", "optimizers_long"), _optimizers),
-    "streams": _streams,
+    "optimizers_long": _optimizers,
     **dict.fromkeys(SIZES, _grid),
     "figure2": _translation,
     "figure4": _translation,
-    "figure5_cpu": _pretraining,
 }
 """By folder of results/: what reads it. Results that are not here say nothing of a placement, a rate or a warm-up that
 one could choose by."""

@@ -1,6 +1,6 @@
 """What is recorded from any `nn.Module`."""
 
-from .amplification import Amplification, UpdateEffect, amplification, changes_alone
+from .amplification import Amplification, UpdateEffect, amplification
 from .features import Bound, BoundCounter, is_bounded, smallest_delta, squared_norms
 from .gradients import GradientNorms, expected_gradient_norms, gradient_norms
 from .jacobian import (
@@ -38,7 +38,6 @@ __all__ = [
     "Summary",
     "UpdateEffect",
     "amplification",
-    "changes_alone",
     "counted_losses",
     "depth_points",
     "expected_gradient_norms",

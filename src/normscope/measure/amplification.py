@@ -108,33 +108,6 @@ def amplification(
         )
 
 
-def changes_alone(
-    model: nn.Module,
-    run: Callable[[], object],
-    after: Mapping[str, Tensor],
-    sublayers: Mapping[str, nn.Module],
-    *,
-    before: Mapping[str, Tensor] | None = None,
-    pick: _Pick = first_tensor,
-) -> dict[str, float]:
-    """E(f - f(x, θ))² of the model's output where the weights of one sub-layer alone have changed, for each of them.
-
-    What is left of a sub-layer's own change at the end, after all later blocks. Where changes of different sub-layers
-    are independent, as Liu et al. 2020 take them to be in theorem 2, their sum is the total of `amplification`; where
-    they agree, as those of one optimiser's update do, the total is larger. A weight that several share counts in each.
-    One forward pass a sub-layer, and one more; arguments and errors as in `amplification`.
-    """
-    weights = TwoWeights(model, before or {}, after)
-    found = {}
-    with looked_at(model), values_kept(model):
-        weights.put_before()
-        output = _kept(pick(run()))
-        for name, module in sublayers.items():
-            with weights.moved(module):
-                found[name] = _square(pick(run()).detach() - output)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Look:
     """A sub-layer's output before the update, and what its own change would add to it."""

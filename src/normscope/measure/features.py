@@ -1,17 +1,11 @@
-"""Statistics of hidden states: how tightly norms concentrate, how alike layers are, whether vectors share a direction.
-
-Concentration is Definition 1 of Xiong et al. 2020 on samples, likeness linear CKA, direction the mean cosine; control
-tasks have labels that only a memory of words could know.
-"""
+"""How tightly the squared norms of hidden states concentrate: Definition 1 of Xiong et al. 2020, on samples."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 _Sides = Literal["upper", "both"]
@@ -115,48 +109,3 @@ def _checked(samples: Tensor) -> Tensor:
     if not bool((samples.isfinite() & (samples >= 0)).all()):
         raise ValueError("squared norms are finite and not negative; these samples have others")
     return samples
-
-
-def linear_cka(x_ND: Tensor, y_NE: Tensor) -> float:
-    """Centred kernel alignment with linear kernels, ‖YᵀX‖²_F / (‖XᵀX‖_F ‖YᵀY‖_F) of centred features, in float64.
-
-    Kornblith et al. 2019 (arXiv:1905.00414, section 3): 1 for features that are a rotation, a shift or a multiple of
-    one another, and near 0 for unrelated ones of many rows. Rows are the same tokens. NaN where one side is constant.
-    Raises ValueError where the rows differ in number, or are fewer than 2.
-    """
-    if x_ND.ndim != 2 or y_NE.ndim != 2 or len(x_ND) != len(y_NE) or len(x_ND) < 2:
-        raise ValueError(
-            f"give two matrices with the same 2 or more rows, got {tuple(x_ND.shape)} and {tuple(y_NE.shape)}"
-        )
-    x_ND, y_NE = (one.detach().double() - one.detach().double().mean(0) for one in (x_ND, y_NE))
-    across = torch.linalg.matrix_norm(y_NE.T @ x_ND).square()
-    return float(across / (torch.linalg.matrix_norm(x_ND.T @ x_ND) * torch.linalg.matrix_norm(y_NE.T @ y_NE)))
-
-
-def anisotropy(x_ND: Tensor) -> float:
-    """Mean cosine of two different rows: 0 for directions drawn evenly, 1 for one direction.
-
-    Ethayarajh 2019 (arXiv:1909.00512, section 3.4), who draws the pairs; here it is over all of them, by
-    (‖Σ u‖² - N) / (N (N - 1)) for unit vectors u. Rows of zeros count as a cosine of 0 with every other.
-    Raises ValueError for fewer than 2 rows.
-    """
-    if x_ND.ndim != 2 or len(x_ND) < 2:
-        raise ValueError(f"give a matrix of 2 or more rows, got {tuple(x_ND.shape)}")
-    units_ND = torch.nn.functional.normalize(x_ND.detach().double(), dim=-1)
-    squares = units_ND.square().sum()
-    count = len(units_ND)
-    return float((units_ND.sum(0).square().sum() - squares) / (count * (count - 1)))
-
-
-def control_labels(words_N: NDArray[np.int64], labels_N: NDArray[np.int64], *, seed: int) -> NDArray[np.int64]:
-    """A label for each token that its word alone decides, drawn once a word as often as the task's labels occur.
-
-    Hewitt & Liang 2019 (arXiv:1909.03368, section 2). What a probe gains on the task over this one is its selectivity.
-    Raises ValueError without tokens, or without a word and a label for each.
-    """
-    if len(words_N) != len(labels_N) or not len(words_N):
-        raise ValueError(f"give a word and a label for each token, got {len(words_N)} and {len(labels_N)}")
-    _, places_N = np.unique(words_N, return_inverse=True)
-    drawn_W = np.random.default_rng(seed).integers(0, len(labels_N), int(places_N.max()) + 1)
-    made: NDArray[np.int64] = labels_N[drawn_W][places_N]
-    return made

@@ -106,18 +106,6 @@ def share_claim(name: str, statement: str, *, source: str, of: str, holds: Mappi
     return judged(name=name, statement=statement, source=source, found=found, holds=holds)
 
 
-def post_needs_warmup(gains: Mapping[str, Estimate]) -> Claim:
-    """The paper's claim of Post-LN; gains: by setting, the loss without warm-up less that with it."""
-    return claim(
-        "Post-LN needs its warm-up",
-        "Post-LN without warm-up ends higher than with it, each at its own best rate.",
-        source="Xiong et al. 2020, section 3.2",
-        value="the loss without less that with warm-up, in nats",
-        holds=gains,
-        least=0.0,
-    )
-
-
 def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = with_interval) -> str:
     """ "Post-LN: 0.120 ± 0.031; Pre-LN: 0.002 ± 0.010"; of very many, from the lowest to the highest."""
     if len(values) <= _LISTED:

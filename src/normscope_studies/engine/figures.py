@@ -5,19 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from normscope.report.chart import Kind, Panel, Series
-from normscope.report.svg import HUES, INK, house_style, to_svg
 
 from .deviation import Compared
-from .ladders import Ladder, WarmupPair
-from .page import StudyFigure
+from .ladders import Ladder
 
 _ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.3, 1.5, 9.0
-_DASHES = ((0, (1, 2)), (0, (4, 2)))
 
 
 def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike) -> Series:
@@ -116,44 +111,6 @@ def rates(
     for label, (hue, one) in (dotted or {}).items():
         series.append(replace(ranged(label, hue, one.peak_lrs, one.nats), kind="claimed", low=(), high=()))
     return Panel(title=title, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
-
-
-def endings(task: str, rows: Mapping[str, WarmupPair], lines: Mapping[str, float], *, told: str) -> StudyFigure:
-    """The last losses of every seed of a task's runs at the best rate, hollow without warm-up and filled with it.
-
-    rows: by what stands beside them, the lowest loss first, which is drawn at the top. lines: one or two losses to
-    compare with, such as "Pre-LN, mean". told: the picture's title for those who cannot see it, before the task.
-    """
-    words, losses = task.replace("-", " "), {name: pair.better.mean_nats for name, pair in rows.items()}
-    names = list(losses)
-    best, worst = (f"{name} at {losses[name]:.3f}" for name in (names[0], names[-1]))
-    beside = ", ".join(f"{name.partition(', mean')[0]} at {nats:.3f}" for name, nats in lines.items())
-    upwards = dict(list(rows.items())[::-1])
-    return StudyFigure(
-        name=f"endings_{task.replace('-', '_')}",
-        title=f"{words.capitalize()}: where the runs end",
-        caption="One point a seed, at the best rate of the ladder; filled with warm-up, hollow without.",
-        svg=_endings_svg(upwards, lines, title=f"{told}, {words}", desc=f"From {best} nats to {worst}; {beside}."),
-        wide=True,
-    )
-
-
-def _endings_svg(rows: Mapping[str, WarmupPair], lines: Mapping[str, float], *, title: str, desc: str) -> str:
-    with house_style():
-        figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(rows) + _EDGES_INCHES), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.subplots()
-        for words, fill in (("no warm-up", "none"), ("warm-up", HUES[0])):
-            arms = [pair.without if words == "no warm-up" else pair.warm for pair in rows.values()]
-            x = [loss for arm in arms for loss in arm.finals]
-            y = [place for place, arm in enumerate(arms) for _ in arm.finals]
-            axes.plot(x, y, ls="", marker="o", ms=5.5, color=HUES[0], markerfacecolor=fill, label=words)
-        for dash, (words, nats) in zip(_DASHES[: len(lines)], lines.items(), strict=True):
-            axes.axvline(nats, color=INK, lw=1, ls=dash, label=words)
-        axes.set_yticks(range(len(rows)), labels=list(rows))
-        axes.set_xlabel("last validation loss, nats")
-        figure.legend(loc="outside lower center", ncols=2 + len(lines))
-        return to_svg(figure, title=title, desc=desc)
 
 
 def _floats(values: ArrayLike) -> list[float]:

@@ -3,27 +3,20 @@
 Two tasks at one size: a decoder that continues text, and an encoder-decoder that translates.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from normscope.data.opening import TOY, DataConfig, TextDataConfig
+from normscope.data.opening import TOY, TextDataConfig
 from normscope.errors import UserError
-from normscope.model import DecoderConfig, ModelConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
-from normscope.tasks.protocol import AnyCorpus, TaskFromScratch
 from normscope.tasks.registry import with_preset
-from normscope.tasks.run_config import RunConfig
-from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train import TrainConfig
-
-from .checks import check_choices, check_different, check_rising
 
 LOSS = {"loss": "negative log-likelihood per target token of the whole validation split, natural logarithm"}
 """The condition of every study that reports last losses."""
-TASKS = ("language-model", "translation")
 
 
 def settings_of(config: object, *names: str) -> dict[str, Any]:
@@ -70,95 +63,6 @@ class LadderConfig:
         return "one seed" if self.ladder_seeds == 1 else f"{self.ladder_seeds} seeds"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoTasksConfig(LadderConfig):
-    """Small models of both tasks. Every run is trained by Adam, and no part of it drops out."""
-
-    tasks: tuple[str, ...] = TASKS
-    peak_lrs: tuple[float, ...] = (7e-4, 1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2)
-    """The ladder, in rising order."""
-    pairs: str = TOY
-    """Of translation: a folder made by `normscope data prepare`, or `toy`."""
-    toy_pairs: int = 5000
-    width: int = 32
-    ffn_width: int = 64
-    heads: int = 4
-    blocks: int = 6
-    """Of the language model."""
-    stack_blocks: int = 3
-    """Of the encoder and of the decoder that translate."""
-    initialisation: str = "paper"
-    """One scheme for all, times the placement's own gains."""
-    sequence_length: int = 32
-    batch_sequences: int = 8
-    max_tokens: int = 256
-    """Of a batch that is translated."""
-
-    def __post_init__(self) -> None:
-        LadderConfig.__post_init__(self)
-        check_different(self, "tasks", "peak_lrs")
-        check_choices(self, "tasks", TASKS)
-        check_rising(self, "peak_lrs")
-
-
-PAPER_SIZE: Mapping[str, Any] = {
-    "ladder_seeds": 3, "updates": 20_000, "warmup_updates": 1_000, "peak_lrs": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-    "text": "corpora/wikitext2", "pairs": "corpora/iwslt14_deen", "width": 512, "ffn_width": 2048, "heads": 8,
-    "blocks": 24, "stack_blocks": 12, "sequence_length": 512, "batch_sequences": 32, "max_tokens": 4096,
-    "device": "auto",
-}  # fmt: skip
-"""Settings of both tasks at the scale `paper`, in every study that has them."""
-
-
-def training_conditions(config: TwoTasksConfig) -> dict[str, str]:
-    """How runs of both tasks are trained, over which rates and with how many seeds."""
-    return {
-        "weights": f"drawn by scheme {config.initialisation} for all, times the gains of the placement",
-        "training": f"{config.updates:,} updates of Adam, betas 0.9 and 0.98, no weight decay, gradients not clipped; "
-        f"full rate up to update {config.warmup_updates}, then in a straight line to 0, and a warm-up of "
-        f"{config.warmup_updates} updates or none",
-        "rates": f"{', '.join(f'{lr:g}' for lr in config.peak_lrs)}: {config.climbing} for the ladder, then "
-        f"{config.seeds} at the best. The seed that chose the rate is among them, for all alike",
-        "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over "
-        "seeds in pairs, each claim by itself: of twenty that are not so, one is expected to look certain",
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyTask:
-    """One task at a study's size."""
-
-    name: str
-    task: TaskFromScratch[Any, Any, Any, Any]
-    base: RunConfig
-    """What all runs share; placement, warm-up, rate and seed are still to be chosen."""
-    corpus: AnyCorpus
-    model: str
-    """decoder-only or encoder-decoder."""
-
-    @property
-    def words(self) -> str:
-        """The task's name in a sentence."""
-        return self.name.replace("-", " ")
-
-    @property
-    def unigram_nats(self) -> float:
-        """The loss of a model that knows the frequencies of tokens alone."""
-        return self.task.chance_nats(self.corpus)
-
-
-def trials(config: TwoTasksConfig) -> list[StudyTask]:
-    """The configuration's tasks, opened. Raises UserError for text that is not there."""
-    return [trial(config, name) for name in config.tasks]
-
-
-def trial(config: TwoTasksConfig, name: str) -> StudyTask:
-    """One of `TASKS`. Raises UserError for text that is not there."""
-    task, base_of, model = _TRIALS[name]
-    base = base_of(config)
-    return StudyTask(name=name, task=task, base=base, corpus=task.open(base), model=model)
-
-
 def language_model(
     config: LadderConfig, *, preset: str, sizes: Mapping[str, Any], optimizer: OptimizerConfig
 ) -> LanguageModelRunConfig:
@@ -173,32 +77,6 @@ def language_model(
     }
     made = LANGUAGE_MODEL.config_of(with_preset(table, source="the study"), source="the study")
     return replace(made, optimizer=optimizer, **_training(config))
-
-
-def language_model_base(config: TwoTasksConfig) -> LanguageModelRunConfig:
-    """A run of the decoder; placement, warm-up, rate and seed are still to be chosen. Raises UserError without text."""
-    model = DecoderConfig(
-        **_size(config), blocks=config.blocks, positions=config.sequence_length, initialisation=config.initialisation
-    )
-    return LanguageModelRunConfig(
-        data=_text(config), model=model, optimizer=OptimizerConfig(name="adam"), **_training(config)
-    )
-
-
-def translation_base(config: TwoTasksConfig) -> TranslationRunConfig:
-    """A run of the encoder-decoder, in the same way. Raises UserError where there are no pairs."""
-    refuse_missing(config.pairs, "pairs", "normscope data prepare")
-    return TranslationRunConfig(
-        data=DataConfig(corpus=config.pairs, toy_pairs=config.toy_pairs, max_tokens=config.max_tokens),
-        model=ModelConfig(
-            **_size(config),
-            encoder_blocks=config.stack_blocks,
-            decoder_blocks=config.stack_blocks,
-            initialisation=config.initialisation,
-        ),
-        optimizer=OptimizerConfig(name="adam"),
-        **_training(config),
-    )
 
 
 def refuse_missing(corpus: str, setting: str, command: str) -> None:
@@ -217,11 +95,6 @@ def _text(config: LadderConfig) -> TextDataConfig:
     )
 
 
-def _size(config: TwoTasksConfig) -> dict[str, Any]:
-    # The text is gone through less than once: nothing can be learned by heart.
-    return {**settings_of(config, "width", "ffn_width", "heads"), "dropout": 0.0, "attention_dropout": 0.0}
-
-
 def _training(config: LadderConfig) -> dict[str, Any]:
     return {
         # One decay for both, whatever the warm-up: a straight line to 0 from the end of the warm-up.
@@ -237,9 +110,3 @@ def _training(config: LadderConfig) -> dict[str, Any]:
             input_workers=0,
         ),
     }
-
-
-_TRIALS: Mapping[str, tuple[TaskFromScratch[Any, Any, Any, Any], Callable[[TwoTasksConfig], RunConfig], str]] = {
-    "language-model": (LANGUAGE_MODEL, language_model_base, "decoder-only"),
-    "translation": (TRANSLATION, translation_base, "encoder-decoder"),
-}

@@ -287,12 +287,7 @@ def not_run(found: Sequence[ClaimRow], results: Path) -> str:
 
 def part_of(row: ClaimRow) -> str:
     """The study that a claim is looked up in, as the paper would call it."""
-    return (
-        row.listed.study.removesuffix("_cpu")
-        .replace("_", " ")
-        .replace("figure", "figure ")
-        .replace("theorem1", "theorem 1")
-    )
+    return row.listed.study.replace("_", " ").replace("figure", "figure ").replace("theorem1", "theorem 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
