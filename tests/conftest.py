@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 import torch
 
+import forked
 import toy
 import unsynced
 
@@ -55,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(one_in): of so many cases of a test one is run, without --whole")
     config.addinivalue_line("markers", "thorough: run with --whole alone")
     hypothesis.settings.load_profile("whole" if config.getoption("--whole") else "sample")
+    if config.getoption("numprocesses", None):
+        # While the workers collect; each would start one of its own, which takes a dozen seconds of a core.
+        forked.serve()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,7 +1,8 @@
 """Commands as processes of their own that find torch imported: forked from a server that has trained one update.
 
 Python needs seconds of a core to import torch; the runs of these tests need a fraction of one. The first such process
-of a test session starts the server. `tiny.start` starts a process from nothing, for tests that are about that.
+of a test session starts the server; where pytest has workers, the process that starts them does, one for all.
+`tiny.start` starts a process from nothing, for tests that are about that.
 """
 
 import atexit
@@ -28,6 +29,7 @@ from normscope.engines.seam import Engine, Job
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["warm"])
+_ADDRESS = "NORMSCOPE_TESTS_SERVER"
 _SAID, _NUMBERS = tempfile.TemporaryDirectory(), itertools.count()
 # Or Python would do it at its end, with a warning.
 atexit.register(_SAID.cleanup)
@@ -40,11 +42,9 @@ class Forked:
 
     def __init__(self, function: Callable[..., None], *arguments: Any, out: Path, err: Path) -> None:
         self._files = [out, err]
-        with _server_finds_warm():
-            forkserver._forkserver.ensure_running()
-            address = forkserver._forkserver._forkserver_address
-            self._process = _SERVER.Process(target=_call, args=(function, arguments, self._files, address))
-            self._process.start()
+        address = serve()
+        self._process = _SERVER.Process(target=_call, args=(function, arguments, self._files, address))
+        self._process.start()
 
     @property
     def pid(self) -> int:
@@ -82,6 +82,26 @@ class Forked:
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
+
+
+def serve() -> str:
+    """Where the server is, which is started unless it runs; processes that are started later find it too."""
+    if (address := os.environ.get(_ADDRESS)) is not None:
+        _use(address)
+        return address
+    with _server_finds_warm():
+        forkserver._forkserver.ensure_running()
+    os.environ[_ADDRESS] = forkserver._forkserver._forkserver_address
+    return os.environ[_ADDRESS]
+
+
+def _use(address: str) -> None:
+    """Python would have each process start a server of its own."""
+    server = forkserver._forkserver
+    if server._forkserver_address is None:
+        # Sent to what is forked, as the end of a pipe by which the server knows that its starter lives.
+        server._forkserver_alive_fd = os.open(os.devnull, os.O_WRONLY)
+    server._forkserver_address, server.ensure_running = address, lambda: None
 
 
 def call(function: Callable[..., None], *arguments: Any) -> Forked:
@@ -141,9 +161,7 @@ def _server_finds_warm() -> Iterator[None]:
 
 def _call(function: Callable[..., None], arguments: tuple[Any, ...], files: list[Path], address: str) -> None:
     os.setsid()
-    # What it forks comes from the same server; Python would have each process start one of its own.
-    forkserver._forkserver._forkserver_address = address
-    forkserver._forkserver.ensure_running = lambda: None
+    os.environ[_ADDRESS] = address
     for number, path in enumerate(files, 1):
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.dup2(file, number)

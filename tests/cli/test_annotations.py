@@ -69,37 +69,42 @@ def test_inputs_reach_the_action_by_its_environment_alone() -> None:
         assert step["shell"] == "bash"
 
 
-def test_the_action_fails_annotates_and_keeps_the_page_where_a_model_is_wired_wrongly(models: Path) -> None:
+def diagnosed(models: Path, function: str) -> subprocess.CompletedProcess[str]:
+    """The action's step, run as the runner does."""
     binaries = models / "bin"
-    binaries.mkdir()
+    binaries.mkdir(exist_ok=True)
     program = binaries / "normscope"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m normscope "$@"\n')
     program.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "TARGET": f"models.py:{function}",
+        "FAIL_ON": "warning",
+        "PAGE": "doctor.html",
+        "GITHUB_STEP_SUMMARY": str(models / "summary.md"),
+    }
+    script = str(steps()["Diagnose"]["run"])
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    return subprocess.run(command, cwd=models, env=environment, capture_output=True, text=True, check=False)
 
-    def diagnosed(function: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {
-            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT / "src"),
-            "TARGET": f"models.py:{function}",
-            "FAIL_ON": "warning",
-            "PAGE": "doctor.html",
-            "GITHUB_STEP_SUMMARY": str(models / f"{function}.md"),
-        }
-        script = str(steps()["Diagnose"]["run"])
-        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]  # as the runner calls it
-        return subprocess.run(command, cwd=models, env=environment, capture_output=True, text=True, check=False)
 
-    wrong = diagnosed("without_the_last_norm")
+def test_the_action_fails_annotates_and_keeps_the_page_where_a_model_is_wired_wrongly(models: Path) -> None:
+    wrong = diagnosed(models, "without_the_last_norm")
     assert wrong.returncode == 1, wrong.stderr
     (line,) = re.findall(r"^::(?:warning|error) .*$", wrong.stdout, re.M)
     assert line.startswith("::warning file=models.py,line=16,title=missing-final-norm")
-    summary = (models / "without_the_last_norm.md").read_text()
+    summary = (models / "summary.md").read_text()
     assert "missing-final-norm" in summary
     assert "::warning" not in summary
     assert "missing-final-norm" in (models / "doctor.html").read_text()
-    healthy = diagnosed("healthy")
+
+
+@pytest.mark.thorough
+def test_the_action_passes_a_healthy_model_and_one_that_is_absent_is_a_mistake(models: Path) -> None:
+    healthy = diagnosed(models, "healthy")
     assert healthy.returncode == 0, healthy.stdout + healthy.stderr
     assert not re.findall(r"^::(?:warning|error)", healthy.stdout, re.M)
-    absent = diagnosed("nothing_of_this_name")
+    absent = diagnosed(models, "nothing_of_this_name")
     assert absent.returncode == 2
     assert "nothing_of_this_name" in absent.stderr

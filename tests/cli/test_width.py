@@ -19,6 +19,7 @@ from normscope.compare import grid
 from tiny import finish, options, tiny
 from tuned import PRETRAINING
 
+SMALL = shlex.join(options("train.duration=2", "train.validate_every=1", "data.toy_pairs=100", "data.max_tokens=128"))
 LINES = (
     "",
     "placements",
@@ -33,9 +34,8 @@ LINES = (
     "predict independent-hyper-connections residual --blocks 2 --exponents",
     "doctor --rules",
     "doctor --log trainer_state.json",
-    "train --dry-run --set data.toy_pairs=300",
+    f"train --dry-run {SMALL}",
 )
-SMALL = shlex.join(options("train.duration=2", "train.validate_every=1", "data.toy_pairs=100", "data.max_tokens=128"))
 PLAIN = [setting for setting in PRETRAINING[1:] if "masked" not in setting]
 TEXT = shlex.join(word for setting in (*PLAIN, 'data.corpus="documents"') for word in ("--set", setting))
 TRAINED = (

@@ -92,6 +92,7 @@ def test_a_second_call_trains_nothing_and_writes_the_same_results(
     assert f"report: {cheap / 'report.html'}" in " ".join(capfd.readouterr().out.split())
 
 
+@pytest.mark.thorough
 def test_a_comparison_that_grows_by_updates_and_an_arm_is_as_one_that_was_so_from_the_start(
     cheap: Path, tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 240) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.thorough
 def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_named(tmp_path: Path) -> None:
     """Two endless runs with a placement of the user's own: one is killed from outside, then the whole is stopped."""
     # Nobody asks how fast they are: most of the time they sleep.

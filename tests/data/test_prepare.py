@@ -63,8 +63,8 @@ def test_vocabularies_are_learned_on_train_alone(config, text):
     separate = Corpus.open(prepare(config()).out)
     joint = Corpus.open(prepare(config(joint=True)).out)
     german, english = (
-        [" ".join(sacremoses.MosesTokenizer(language).tokenize(line, escape=False)) for line in read(path)]
-        for language, path in zip(("de", "en"), text["train"], strict=True)
+        [" ".join(moses.tokenize(line, escape=False)) for line in read(path)]
+        for moses, path in zip(map(sacremoses.MosesTokenizer, ("de", "en")), text["train"], strict=True)
     )
     kept = [(g, e) for g, e in zip(german, english, strict=True) if 2 / 3 <= len(g.split()) / len(e.split()) <= 1.5]
     german, english = (list(side) for side in zip(*kept, strict=True))

@@ -21,8 +21,8 @@ GOLDEN = [
 
 
 @pytest.fixture(scope="module")
-def sample() -> Pairs:
-    return toy_pairs(60_000, seed=3, split="train")
+def sample(request: pytest.FixtureRequest) -> Pairs:
+    return toy_pairs(60_000 if request.config.getoption("--whole") else 20_000, seed=3, split="train")
 
 
 def german(pairs: Pairs) -> Iterator[list[str]]:
@@ -75,9 +75,9 @@ def test_translation_is_a_function_of_the_source(sample: Pairs):
     """Short sentences repeat; for the readings that German leaves open, see also the next test."""
     known: dict[str, str] = {}
     for seed in (5, 6):
-        for de, en in (*sample, *toy_pairs(10_000, seed=seed, split="train")):
+        for de, en in (*sample, *toy_pairs(4_000, seed=seed, split="train")):
             assert known.setdefault(de, en) == en
-    assert len(known) < 80_000 - 100, "no repeated sentence, so nothing was tested"
+    assert len(known) < len(sample) + 8_000 - 30, "no repeated sentence, so nothing was tested"
 
 
 def test_only_case_marked_objects_are_fronted(sample: Pairs):
@@ -129,7 +129,14 @@ NOMINATIVE_ACCUSATIVE_DATIVE = {
 }
 
 
-@pytest.mark.parametrize(("noun", "table"), NOMINATIVE_ACCUSATIVE_DATIVE.items())
+# Männern rarely have an adjective.
+RARE = {"männern": pytest.mark.thorough}
+
+
+@pytest.mark.parametrize(
+    ("noun", "table"),
+    [pytest.param(*row, marks=RARE.get(row[0], ())) for row in NOMINATIVE_ACCUSATIVE_DATIVE.items()],
+)
 def test_determiner_adjective_noun_agree(sample: Pairs, noun: str, table: str):
     """Whatever adjective stands before the noun, only the endings of the table occur, and the common ones do."""
     allowed = {(det, adj.removeprefix("alt")) for det, adj in (entry.split() for entry in table.split("|"))}
@@ -173,7 +180,7 @@ def test_subject_verb_agreement_and_verb_last(sample: Pairs, pronoun: str, endin
                 continue
             seen[where] += 1
             assert verb.endswith(ending) or verb in irregular, clause
-    assert min(seen.values()) > 500
+    assert min(seen.values()) > 150
 
 
 @pytest.mark.parametrize(
@@ -191,8 +198,8 @@ def test_separable_prefix_closes_the_main_clause(sample: Pairs, stem: str, prefi
                 if prefix + stem in clause:
                     assert clause[-1] == prefix + stem, clause
                     joined += 1
-    assert apart > 100
-    assert joined > 20
+    assert apart > 30
+    assert joined > 6
 
 
 def test_prefix_decides_the_translation(sample: Pairs):

@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 240
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
-    """One server for all tests: it takes seconds to import torch."""
+    """One server for all tests, of which the last ones end it: it takes seconds to import torch."""
     engine = Forks(2)
     yield engine
     engine.stop([])
@@ -90,6 +90,19 @@ def test_a_log_that_cannot_be_written_starts_nothing(forks: Forks, job: Callable
         forks.start(nowhere)
 
 
+def test_without_its_server_a_run_saves_and_counts_as_killed(forks: Forks, job: Callable[..., Job]) -> None:
+    long = job("train.duration=100000")
+    running = forks.start(long)
+    under_way(long)
+    running.server._process.kill()
+    assert ended(forks, running) == -signal.SIGKILL
+    begun = time.monotonic()
+    while "saved" not in long.log.read_text():
+        assert time.monotonic() - begun < DEADLINE_SECONDS
+        time.sleep(0.02)
+    forks.stop([])
+
+
 @pytest.mark.parametrize("make", [Forks, pytest.param(Processes, marks=pytest.mark.thorough)])
 def test_what_is_stopped_has_saved(make: type[Forks] | type[Processes], job: Callable[..., Job]) -> None:
     engine: AnyEngine = make(1)
@@ -100,20 +113,6 @@ def test_what_is_stopped_has_saved(make: type[Forks] | type[Processes], job: Cal
     assert engine.poll(running) == 143
     assert "stopped by SIGTERM after update" in long.log.read_text()
     assert list((long.folder / "checkpoints").glob("step-*"))
-
-
-def test_without_its_server_a_run_saves_and_counts_as_killed(job: Callable[..., Job]) -> None:
-    engine = Forks(1)
-    long = job("train.duration=100000")
-    running = engine.start(long)
-    under_way(long)
-    running.server._process.kill()
-    assert ended(engine, running) == -signal.SIGKILL
-    begun = time.monotonic()
-    while "saved" not in long.log.read_text():
-        assert time.monotonic() - begun < DEADLINE_SECONDS
-        time.sleep(0.02)
-    engine.stop([])
 
 
 PARENT = """

@@ -179,7 +179,7 @@ def clean(desk: Path) -> Callable[[str], Path]:
     return made
 
 
-@pytest.mark.sampled(one_in=14)
+@pytest.mark.sampled(one_in=27)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_byte_of_the_users_changes(

@@ -17,7 +17,7 @@ from normscope.processes.surroundings import is_held
 from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.train.protocol import Feed
-from tiny import RUN, finish, options, result, tiny
+from tiny import SHORT, finish, options, result, tiny
 from tuned import pairs_file, pretrained, tuning
 
 CPU = torch.device("cpu")
@@ -43,11 +43,11 @@ def test_pairs_that_workers_prepare_train_to_the_same_bits(tmp_path: Path) -> No
 
 
 def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
-    train_run(tiny(*RUN), tmp_path / "none")
+    train_run(tiny(*SHORT), tmp_path / "none")
     changing = tmp_path / "changing"
-    train_run(tiny(*RUN, "train.duration=11", "train.input_workers=2"), changing)
-    train_run(tiny(*RUN, "train.input_workers=1"), changing)
-    assert result(changing, 30) == result(tmp_path / "none", 30)
+    train_run(tiny(*SHORT, "train.duration=7", "train.input_workers=2"), changing)
+    train_run(tiny(*SHORT, "train.input_workers=1"), changing)
+    assert result(changing, 12) == result(tmp_path / "none", 12)
 
 
 def test_a_killed_training_leaves_its_folder_and_no_process(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import toy
+from forked import start
 from normscope.data.opening import toy_corpus
 from normscope.data.parallel.batches import collate
 from normscope.model import EncoderDecoder
@@ -20,15 +20,9 @@ from normscope.runs import run
 from normscope.runs.trained import load_run
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective
 from normscope.train import Hooks, RunFolder, TrainConfig, Trainer
-from tiny import SHORT, finish, options, result, start, tiny
+from tiny import SHORT, finish, options, result, tiny
 
 CPU = torch.device("cpu")
-WITH_FEW_HELD_OUT = f"""
-from normscope.data import opening
-opening._TOY_HELD_OUT = {toy.HELD_OUT}
-from normscope.__main__ import main
-main()
-"""
 
 
 @pytest.fixture
@@ -182,7 +176,7 @@ def test_the_same_seed_gives_the_same_bits_in_another_process_and_another_seed_g
     tmp_path: Path, short: Path
 ) -> None:
     folder = tmp_path / "other-process"
-    process = start("train", "--run", str(folder), *options(*SHORT), program=WITH_FEW_HELD_OUT)
+    process = start("train", "--run", str(folder), *options(*SHORT))
     run.train_run(tiny(*SHORT, "seed=2"), tmp_path / "other-seed")
     code, _, err = finish(process)
     assert code == 0, err

@@ -299,6 +299,7 @@ PLACEMENTS = {
 }
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     ("architecture", "placement"),
     # The doctor takes its time over four streams.

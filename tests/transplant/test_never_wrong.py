@@ -218,6 +218,7 @@ CHECKPOINT = "blocks.0: .* within torch.utils.checkpoint, or other hooks on save
 FUNCTION = "blocks.0: .* within an autograd.Function"
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("placement", ["post-ln", "peri-ln"])
 @pytest.mark.parametrize(
     ("style", "said"),

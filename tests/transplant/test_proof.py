@@ -99,7 +99,14 @@ RULES: dict[str, tuple[Patch, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("rule", "target"), [(rule, target) for rule in RULES for target in RULES[rule][1]])
+@pytest.mark.parametrize(
+    ("rule", "target"),
+    [
+        pytest.param(rule, target, marks=[pytest.mark.thorough] if number else [])
+        for rule, (_, targets) in RULES.items()
+        for number, target in enumerate(targets)
+    ],
+)
 def test_a_broken_rule_is_found(rule: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placed, "_MADE", {})
     RULES[rule][0](monkeypatch)

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.sampled(one_in=3)
 
 ROUNDS = int(os.environ.get("NORMSCOPE_FAULT_ROUNDS", "3"))
 FAULTS = ("kill", "term", "stop", "exception", "full-disk")
-WORDS = ("train", "--run", "run", *options(*RUN, "train.duration=60", "train.accumulation=4"))
-UPDATES = 60
+WORDS = ("train", "--run", "run", *options(*RUN, "train.duration=30", "train.accumulation=4"))
+UPDATES = 30
 
 
 def last_update(metrics: Path) -> int:

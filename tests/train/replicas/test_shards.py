@@ -155,23 +155,23 @@ def test_what_torch_does_by_itself_over_gloo_is_seen() -> None:
 def test_a_sharded_run_is_that_of_one_process_and_goes_on_in_any_number(tmp_path: Path) -> None:
     settings = (
         *TEXT,
-        "train.duration=9",
-        "train.validate_every=4",
-        "train.checkpoint_every=4",
+        "train.duration=6",
+        "train.validate_every=3",
+        "train.checkpoint_every=3",
         "train.clip_norm=0.3",
         "train.keep_checkpoints=3",
     )
     config = load(None, settings)
     file = tmp_path / "my.toml"
     file.write_text(to_toml(config), encoding="utf-8")
-    for size, words in ((2, ()), (4, ("--from-step", "4"))):
+    for size, words in ((2, ()), (4, ("--from-step", "3"))):
         for rank, (code, _, err) in enumerate(
             ended(started(size, "train", str(file), "--run", str(tmp_path / "several"), *words))
         ):
             assert code == 0, err
             assert not rank or err == ""
     train_run(config, tmp_path / "one")
-    one, several = (load_file(tmp_path / name / "checkpoints/step-9/model.safetensors") for name in ("one", "several"))
+    one, several = (load_file(tmp_path / name / "checkpoints/step-6/model.safetensors") for name in ("one", "several"))
     assert one.keys() == several.keys()
     for name, tensor in one.items():
         torch.testing.assert_close(several[name], tensor, rtol=1e-4, atol=1e-5)
