@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_755,
-    "lines of normscope": 68_816,
-    "files": 527,
-    "import lines, %": 6.68,
+    "lines": 82_955,
+    "lines of normscope": 69_016,
+    "files": 530,
+    "import lines, %": 6.7,
     "public nouns": 824,
     "homonyms": 25,
 }

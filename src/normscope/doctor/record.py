@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from .find.branches import BranchKind
 from .find.formulas import Formula
+from .outside import FlatGate, NormGain, OutputMatrix, Table
 from .recipe import StackRecipe
 
 _INNER: Mapping[str, Any] = MappingProxyType({"json": False})
@@ -168,6 +169,10 @@ class SublayerMeasurements:
     """None where it was not recorded."""
     attention: AttentionMeasurements | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """None of what is no attention, or none that is understood."""
+    reads_later: bool = field(default=False, metadata=_INNER)
+    """Whether what it makes of a token depends on later ones."""
+    mixes: tuple[int, ...] = field(default=(), metadata=_INNER)
+    """Along which of the first two dimensions of (A, C, D) an output depends on other tokens."""
 
 
 UNMEASURED = SublayerMeasurements()
@@ -279,64 +284,6 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlatGate:
-    """A parameter that a bounded curve is taken of, where that has next to no slope."""
-
-    name: str
-    share: float
-    """Of the curve's entries, in [0, 1]: those with less than `FLAT` of the greatest slope."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NormGain:
-    """The trained vector that a norm's output is multiplied with."""
-
-    name: str
-    total: float
-    """Mean of what the output is multiplied with."""
-    own: float
-    """Mean of the parameter's entries, which are 1 less where the forward pass adds 1."""
-    own_size: float
-    """Their root mean square."""
-    negative: float
-    """The share of them below 0."""
-    constant: bool
-    """Whether they are all alike, as at the start of any training."""
-    adds_one: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """An embedding that was looked up."""
-
-    name: str
-    size: float
-    """Root mean square of its entries."""
-    width: int
-    factor: float
-    """What its rows are multiplied with before anything else is done with them."""
-    rows_size: float
-    """Root mean square of the rows that were looked up, times the factor."""
-    by_place: bool
-    """Whether rows are looked up one after another, as those of positions are."""
-    joined_at: int
-    """Number of the sum in the recorded pass in which its rows meet those of others; -1 where they meet none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputMatrix:
-    """The matrix that makes an output of the model."""
-
-    name: str
-    size: float
-    """Root mean square of its entries."""
-    inputs: int
-    outputs: int
-    reads_size: float
-    """Root mean square of what it is multiplied with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMeasurements:
     """What one forward and one backward pass in evaluation mode showed of the whole model."""
 
@@ -361,6 +308,8 @@ class ModelMeasurements:
     None where that was not looked for, or is not known."""
     flat_gates: tuple[FlatGate, ...] = field(default=(), metadata=_INNER)
     """Parameters whose σ or tanh has next to no slope left."""
+    positions_along: int | None = field(default=None, metadata=_INNER)
+    """The dimension of (A, C, D) along which what is added to the stream for every input alike differs."""
     predicts_next: bool = field(default=False, metadata=_INNER)
     """Whether the loss's targets are known to be the tokens that the model is given one place later."""
     norm_gains: tuple[NormGain, ...] = field(default=(), metadata=_INNER)

@@ -19,6 +19,7 @@ from .gradients import Backward, backward, with_opening
 from .norms import norm_gains
 from .parameters import flat_gates, tables_and_outputs
 from .path import added_again, random_factors, writers
+from .reach import positions_along, with_reach
 from .rewired import rewired_loss_nats
 from .streams import measured_stacks
 
@@ -95,10 +96,11 @@ class _Watched:
 def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
     graph, streams = streams_in(model, inputs)
     tables, output_matrices = tables_and_outputs(model, graph)
+    stacks = measured_stacks(model, graph, streams, as_stacks(streams))
     return _Watched(
         graph=graph,
         streams=streams,
-        stacks=with_attention(graph, streams, measured_stacks(model, graph, streams, as_stacks(streams)), inputs),
+        stacks=with_reach(graph, streams, with_attention(graph, streams, stacks, inputs)),
         measured=ModelMeasurements(
             unused_parameters=unused_parameters(model, graph.trace),
             flat_gates=flat_gates(model, graph.trace),
@@ -108,6 +110,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
             added_again=added_again(model, graph, streams),
             random_factors=random_factors(graph),
             writers=writers(graph),
+            positions_along=positions_along(graph, stacks[0]),
         ),
         written=[tensor for tensor, _ in graph.trace.written],
     )

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from ..find.streams import Stream
 from ..find.terms import Term, ordered
-from ..record import NormGain, NormUse
+from ..outside import NormGain
+from ..record import NormUse
 from ..trace.flow import PRODUCTS, REARRANGING
 from ..trace.graph import Graph
 from ..trace.operations import Origin, Ref, TracedValue, memory_of, names_by_memory

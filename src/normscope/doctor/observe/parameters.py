@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..record import FlatGate, OutputMatrix, Table
+from ..outside import FlatGate, OutputMatrix, Table
 from ..trace.forward import floating, is_finite
 from ..trace.graph import Graph
 from ..trace.operations import Origin, Ref, Trace, memory_of, names_by_memory

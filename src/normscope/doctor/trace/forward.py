@@ -98,8 +98,11 @@ _PADDED = ("src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_m
 
 def padding_in(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
     """Of a stack, by the kind of attention, where its keys are tokens; only masks that hide any."""
-    if callable(inputs) or not isinstance(inputs, Mapping):
+    if callable(inputs):
         return {}
+    unnamed = _marks_one_id(inputs)
+    if not isinstance(inputs, Mapping):
+        return {"attention": unnamed} if unnamed is not None and not crosses else {}
     masks = {}
     for name in (*_REAL, *_PADDED):
         given = inputs.get(name)
@@ -115,5 +118,20 @@ def padding_in(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
         of_own = next((masks[n] for n in ("decoder_attention_mask", "tgt_key_padding_mask") if n in masks), None)
         found = {"attention": of_own, "cross_attention": memory}
     else:
-        found = {"attention": own}
+        found = {"attention": unnamed if own is None else own}
     return {kind: mask for kind, mask in found.items() if mask is not None}
+
+
+def _marks_one_id(inputs: Inputs) -> Tensor | None:
+    """Where a mask of no known name is at tokens: what it marks is one index, and the rest are others."""
+    leaves = tree_leaves(dict(inputs) if isinstance(inputs, Mapping) else inputs)
+    given = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim == 2 and not leaf.is_floating_point()]
+    masks = [one for one in given if one.dtype == torch.bool or bool(((one == 0) | (one == 1)).all())]
+    ids = next((one for one in given if not any(one is mask for mask in masks)), None)
+    for mask in masks:
+        for real in (mask != 0, mask == 0):
+            if ids is not None and mask.shape == ids.shape and real.any() and not real.all():
+                padding = ids[~real]
+                if bool((padding == padding[0]).all()) and not bool((ids[real] == padding[0]).any()):
+                    return real
+    return None

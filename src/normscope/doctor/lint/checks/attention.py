@@ -1,4 +1,4 @@
-"""Attention that starts saturated, lacks its scale, is a mean over the wrong axis, or looks where it must not."""
+"""Attention that starts saturated, lacks its scale, or is a mean over the wrong axis."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,23 +9,23 @@ from ..likes import odd_ones
 from ..patient import Patient, initial_weights, listed
 from ..rule import Fault, rule
 
-_Site = tuple[Sublayer, AttentionMeasurements]
+Site = tuple[Sublayer, AttentionMeasurements]
 _FEW_KEYS = 6
 """A softmax over fewer is uneven by chance."""
 
 
-def _attending(stack: Stack) -> list[_Site]:
+def attending(stack: Stack) -> list[Site]:
     """The attention of its blocks that was understood."""
     return [
         (sublayer, seen) for sublayer in stack.sublayers if sublayer.block > 0 and (seen := sublayer.measured.attention)
     ]
 
 
-def _where(places: Sequence[_Site]) -> str:
+def where(places: Sequence[Site]) -> str:
     return listed(sublayer.name for sublayer, _ in places)
 
 
-def _counted(places: Sequence[_Site], of: Sequence[_Site]) -> str:
+def counted(places: Sequence[Site], of: Sequence[Site]) -> str:
     """As "in all 4 attentions" or "in 1 of 4 attentions (block 2)"."""
     if len(places) == len(of):
         return f"in all {len(of)} attentions"
@@ -67,15 +67,15 @@ def _is_saturated(seen: AttentionMeasurements) -> bool:
 def attention_saturated(patient: Patient) -> Iterator[Fault]:
     """Attention at initial weights that copies one key, with what makes its logits large."""
     for stack in patient.stacks:
-        sites = _attending(stack)
+        sites = attending(stack)
         found = [site for site in sites if _is_saturated(site[1])]
         if not found:
             continue
         sublayer, worst = max(found, key=lambda site: site[1].deviation / _freezing(site[1].keys))
         cause, fix = _cause(stack, sublayer, worst)
         yield Fault(
-            where=_where(found),
-            message=f"{_counted(found, sites)} logits vary by up to {worst.deviation:.3g} between a query's "
+            where=where(found),
+            message=f"{counted(found, sites)} logits vary by up to {worst.deviation:.3g} between a query's "
             f"{worst.keys:.3g} keys, where a softmax freezes at √(2 ln {worst.keys:.3g}) = "
             f"{_freezing(worst.keys):.3g}: the largest weight is {worst.largest:.2g} in the mean, the entropy "
             f"{worst.entropy:.2g} of a plain mean's; {cause}",
@@ -131,13 +131,13 @@ _SAME = 0.02
 def attention_scale(patient: Patient) -> Iterator[Fault]:
     """Attention whose q·k is multiplied by a constant that is not 1/√d, and whose weights do not make up for it."""
     for stack in patient.stacks:
-        sites = [site for site in _attending(stack) if site[1].scale and not _is_cosine(site[1])]
+        sites = [site for site in attending(stack) if site[1].scale and not _is_cosine(site[1])]
         odd = _odd_scales(sites)
         if odd:
             usual = next(seen for site in sites if site not in odd and (seen := site[1]))
             yield Fault(
-                where=_where(odd),
-                message=f"{_counted(odd, sites)} q·k is multiplied by {odd[0][1].scale:.4g}, in most others by "
+                where=where(odd),
+                message=f"{counted(odd, sites)} q·k is multiplied by {odd[0][1].scale:.4g}, in most others by "
                 f"{usual.scale:.4g}",
                 fix="multiply q·k by the same number in every block, 1/√d with d the width of a head",
             )
@@ -162,12 +162,12 @@ def _is_meant(patient: Patient, seen: AttentionMeasurements) -> bool:
     return getattr(config, "model_type", None) in _UNSCALED or (given is not None and given == seen.scale)
 
 
-def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, told: str) -> Fault:
+def _unlike(found: Sequence[Site], sites: Sequence[Site], severity: Severity, told: str) -> Fault:
     seen = found[0][1]
     return Fault(
         severity=severity,
-        where=_where(found),
-        message=f"{_counted(found, sites)} q·k of heads of width {seen.head_width} is multiplied by {seen.scale:.4g}, "
+        where=where(found),
+        message=f"{counted(found, sites)} q·k of heads of width {seen.head_width} is multiplied by {seen.scale:.4g}, "
         f"where 1/√{seen.head_width} is {seen.head_width**-0.5:.4g}: {told}; logits vary by {seen.deviation:.2g} now"
         + (", for initial weights are small" if seen.deviation < 1 else ""),
         fix=_SCALED.format(seen.head_width)
@@ -175,7 +175,7 @@ def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, 
     )
 
 
-def _odd_scales(sites: Sequence[_Site]) -> list[_Site]:
+def _odd_scales(sites: Sequence[Site]) -> list[Site]:
     """Those unlike most, as a number and as a multiple of 1/√d: heads of another width may keep either."""
     names = [str(place) for place in range(len(sites))]
     scales = [abs(seen.scale or 0.0) for _, seen in sites]
@@ -217,121 +217,12 @@ _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str],
 def softmax_axis(patient: Patient) -> Iterator[Fault]:
     """Attention whose weights sum to 1 along another dimension than the one that values are weighed along."""
     for stack in patient.stacks:
-        sites = _attending(stack)
+        sites = attending(stack)
         found = [site for site in sites if site[1].wrong_axis]
         if found:
             yield Fault(
-                where=_where(found),
-                message=f"{_counted(found, sites)} the softmax runs over {found[0][1].wrong_axis}, so that a query's "
+                where=where(found),
+                message=f"{counted(found, sites)} the softmax runs over {found[0][1].wrong_axis}, so that a query's "
                 "weights do not sum to 1",
                 fix="take the softmax over the dimension of the keys: softmax(dim=-1) of (..., queries, keys)",
             )
-
-
-@rule(
-    "attention-mask",
-    Severity.ERROR,
-    title="attention that looks where its mask must not let it",
-    why="A model that predicts the next token and can look at it learns to copy, with a loss near 0 that no generation "
-    "keeps; one that looks at padding gives other results in another batch.",
-    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3",
-)
-def attention_mask(patient: Patient) -> Iterator[Fault]:
-    """Attention that sees later tokens or padding where the other blocks, the loss or the batch say it must not."""
-    memories = {stack.memory for stack in patient.stacks}
-    for number, stack in enumerate(patient.stacks):
-        sites = _attending(stack)
-        yield from _padding(sites)
-        ordered = [site for site in sites if site[1].sees_later is not None]
-        if not ordered:
-            continue
-        # What comes before a stack that hides later tokens is read by it, as an encoder is.
-        before = any(not seen.sees_later for later in patient.stacks[number + 1 :] for seen in _ordered(later))
-        says = "" if before or number in memories else _says_next(patient, stack)
-        backward = [site for site in ordered if _looks_ahead(site[1])]
-        leaking = [site for site in ordered if site[1].sees_later and site not in backward]
-        masked = [site for site in ordered if not site[1].sees_later]
-        if backward:
-            yield Fault(
-                severity=Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING,
-                where=_where(backward),
-                message=f"{_counted(backward, ordered)} tokens look at later ones and at no earlier one: the causal "
-                "mask is inverted",
-                fix="let each token look at itself and at earlier ones: hide where key > query",
-            )
-        if leaking and len(masked) > len(leaking):
-            yield Fault(
-                severity=Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING,
-                where=_where(leaking),
-                message=f"{_counted(leaking, ordered)} {leaking[0][1].sees_later:.0%} of the tokens look at later "
-                "ones, which the other blocks hide: what comes next leaks into what is predicted",
-                fix="give this block the causal mask of the others",
-            )
-        elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
-            yield Fault(
-                # Whoever writes causal=False means it, and has the wrong loss at most.
-                severity=Severity.INFO if _says_both_ways(patient, leaking) else Severity.WARNING,
-                where=_where(leaking),
-                message=f"{_counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what it "
-                "has to predict",
-                fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where key > query); an "
-                "encoder needs another loss",
-            )
-        elif len(masked) == 1 and len(leaking) > 1 and not says:
-            yield Fault(
-                severity=Severity.INFO,
-                where=_where(masked),
-                message=f"{_counted(masked, ordered)} tokens look at no later one, and in the others they do",
-                fix="nothing, where this is meant; else leave out this block's causal mask",
-            )
-
-
-def _ordered(stack: Stack) -> list[AttentionMeasurements]:
-    """Those of its attentions that look at tokens in an order."""
-    return [seen for _, seen in _attending(stack) if seen.sees_later is not None]
-
-
-def _says_next(patient: Patient, stack: Stack) -> str:
-    """Why the outputs of a stack must not know later tokens, as a clause; "" where nothing says so."""
-    if not any(sublayer.measured.reaches_output for sublayer in stack.sublayers):
-        return ""
-    if patient.observed.predicts_next:
-        return "the loss's targets are the inputs one place later"
-    name = type(patient.model).__name__
-    config = getattr(patient.model, "config", None)
-    crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
-    if name.endswith("ForCausalLM") or (
-        name.endswith("ForConditionalGeneration") and crosses and getattr(config, "is_encoder_decoder", False)
-    ):
-        return f"{name} predicts the next token"
-    return ""
-
-
-def _says_both_ways(patient: Patient, sites: Sequence[_Site]) -> bool:
-    """Whether the module of each attention has a flag, causal or is_causal, that is False."""
-    modules = [patient.model.get_submodule(sublayer.name) for sublayer, _ in sites]
-    return all(False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules)
-
-
-def _looks_ahead(seen: AttentionMeasurements) -> bool:
-    """Whether tokens look at later ones alone, but for the last, which then sees none, or all alike."""
-    return (seen.sees_later or 0.0) > 0.5 and (seen.sees_earlier or 0.0) < 0.2
-
-
-_ON_PADDING = 1e-3
-
-
-def _padding(sites: Sequence[_Site]) -> Iterator[Fault]:
-    masked = [site for site in sites if site[1].on_padding is not None]
-    found = [site for site in masked if (site[1].on_padding or 0.0) > _ON_PADDING]
-    if found:
-        worst = max(seen.on_padding or 0.0 for _, seen in found)
-        inverted = worst > 0.99
-        yield Fault(
-            severity=Severity.WARNING,
-            where=_where(found),
-            message=f"{_counted(found, masked)} tokens give up to {worst:.2g} of their weight to padding, which the "
-            "batch's mask marks" + (", and none to tokens: the mask is inverted" if inverted else ""),
-            fix="hide padded keys from attention: "
-            + ("1 and True mean the opposite in this attention" if inverted else "hand the batch's mask on to it"),
-        )

@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from ...record import NormGain, Table
+from ...outside import NormGain, Table
 from ...result import Severity
 from ..likes import repeated
 from ..patient import Patient, at_initialisation, initial_weights, listed, parameters_by_name

@@ -7,7 +7,8 @@ import torch
 
 from ...observe.gradients import WITHOUT_AUTOGRAD
 from ...observe.path import IN_CODE
-from ...record import OutputMatrix, Sublayer
+from ...outside import OutputMatrix
+from ...record import Sublayer
 from ...result import NO_GRADIENT, Severity
 from ..patient import (
     Patient,

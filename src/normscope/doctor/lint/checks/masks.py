@@ -1,0 +1,181 @@
+"""Sub-layers that look where they must not: at later tokens, at padding, or at other sequences of a batch."""
+
+from collections.abc import Iterator, Sequence
+
+from ....report.words import kind_name
+from ...record import AttentionMeasurements, Stack
+from ...result import Severity
+from ..patient import Patient, branch_names
+from ..rule import Fault, rule
+from ..structure import in_blocks
+from .attention import Site, attending, counted, where
+
+
+@rule(
+    "attention-mask",
+    Severity.ERROR,
+    title="a sub-layer that looks where masks must not let it",
+    why="A model that predicts the next token and can look at it learns to copy, with a loss near 0 that no generation "
+    "keeps; one that looks at padding gives other results in another batch.",
+    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3",
+)
+def attention_mask(patient: Patient) -> Iterator[Fault]:
+    """Sub-layers that see later tokens or padding where the other blocks, the loss or the batch say they must not."""
+    memories = {stack.memory for stack in patient.stacks}
+    for number, stack in enumerate(patient.stacks):
+        sites = attending(stack)
+        yield from _padding(sites)
+        yield from _around_the_mask(patient, stack, sites)
+        ordered = [site for site in sites if site[1].sees_later is not None]
+        if not ordered:
+            continue
+        # What comes before a stack that hides later tokens is read by it, as an encoder is.
+        before = any(not seen.sees_later for later in patient.stacks[number + 1 :] for seen in _ordered(later))
+        says = "" if before or number in memories else _says_next(patient, stack)
+        backward = [site for site in ordered if _looks_ahead(site[1])]
+        leaking = [site for site in ordered if site[1].sees_later and site not in backward]
+        masked = [site for site in ordered if not site[1].sees_later]
+        if backward:
+            yield Fault(
+                severity=Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING,
+                where=where(backward),
+                message=f"{counted(backward, ordered)} tokens look at later ones and at no earlier one: the causal "
+                "mask is inverted",
+                fix="let each token look at itself and at earlier ones: hide where key > query",
+            )
+        if leaking and len(masked) > len(leaking):
+            yield Fault(
+                severity=Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING,
+                where=where(leaking),
+                message=f"{counted(leaking, ordered)} {leaking[0][1].sees_later:.0%} of the tokens look at later "
+                "ones, which the other blocks hide: what comes next leaks into what is predicted",
+                fix="give this block the causal mask of the others",
+            )
+        elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
+            yield Fault(
+                # Whoever writes causal=False means it, and has the wrong loss at most.
+                severity=Severity.INFO if _says_both_ways(patient, leaking) else Severity.WARNING,
+                where=where(leaking),
+                message=f"{counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what it "
+                "has to predict",
+                fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where key > query); an "
+                "encoder needs another loss",
+            )
+        elif len(masked) == 1 and len(leaking) > 1 and not says:
+            yield Fault(
+                severity=Severity.INFO,
+                where=where(masked),
+                message=f"{counted(masked, ordered)} tokens look at no later one, and in the others they do",
+                fix="nothing, where this is meant; else leave out this block's causal mask",
+            )
+
+
+def _around_the_mask(patient: Patient, stack: Stack, sites: Sequence[Site]) -> Iterator[Fault]:
+    """What depends on later tokens though the masks of attention hide them."""
+    ordered = [seen for _, seen in sites if seen.sees_later is not None]
+    # Where padding is hidden too, rows may be hidden whole, and then look everywhere.
+    if not ordered or any(seen.sees_later or seen.on_padding is not None for seen in ordered):
+        return
+    inside = in_blocks(stack)
+    for kind in dict.fromkeys(sublayer.kind for sublayer in inside):
+        found = [sublayer for sublayer in inside if sublayer.kind == kind and sublayer.measured.reads_later]
+        # Of the attention that was not understood, nothing is known of what its mask hides.
+        found = [one for one in found if kind != "attention" or one.measured.attention is not None]
+        if found:
+            attends = kind == "attention"
+            yield Fault(
+                severity=Severity.ERROR if patient.observed.predicts_next else Severity.WARNING,
+                where=branch_names(found),
+                message=f"{len(found)} of {len(inside)} sub-layers, {kind_name(kind)}, make of a token what depends on "
+                "later ones, though the masks of attention hide these: what comes next leaks into what is predicted"
+                + (". Tokens change places between the stream and its weighted sums" if attends else ""),
+                fix="split and merge heads by (B, T, H, D).transpose(1, 2), and not by view alone"
+                if attends
+                else "let each token read itself and earlier ones: no mean, softmax or norm over the sequence, and "
+                "convolutions padded on the left alone",
+            )
+
+
+@rule(
+    "sequences-mixed",
+    Severity.WARNING,
+    title="sequences of a batch that see each other, or tokens without places of their own",
+    why="What a sequence comes to then depends on which others it is batched with. Layers of torch take (T, B, D) "
+    "unless batch_first is set, and positions that are cut by size(0) of (B, T, D) number sequences and not tokens.",
+    reference="github.com/IBM/TabFormer pull request 14; github.com/AkiRusProd/numpy-transformer issue 1",
+)
+def sequences_mixed(patient: Patient) -> Iterator[Fault]:
+    """Sub-layers that mix the dimension that positions, the loss or the other sub-layers do not take for tokens."""
+    along = patient.observed.positions_along
+    along = 1 if patient.observed.predicts_next else along
+    for stack in patient.stacks:
+        inside = in_blocks(stack)
+        across = [one for one in inside if one.measured.mixes and 0 in one.measured.mixes]
+        both = any(one.measured.mixes == (0, 1) for one in inside)
+        if across and (along == 1 or both):
+            yield Fault(
+                where=branch_names(across),
+                message=f"{len(across)} of {len(inside)} sub-layers make of a token what depends on other rows of the "
+                "batch's first dimension"
+                + (", and positions run along the second" if along == 1 else ", and of the second"),
+                fix="hand over (batch, tokens, width) with batch_first=True, or transpose before and after",
+            )
+        mixing = [one for one in inside if one.measured.mixes == (1,)]
+        if patient.observed.positions_along == 0 and mixing and not across:
+            yield Fault(
+                where=branch_names(mixing),
+                message="what is added to the stream for every input alike differs along its first dimension, and "
+                f"{len(mixing)} sub-layers mix the second: sequences are numbered, and tokens have no place",
+                fix="cut positions by the number of tokens, x + positions[:, : x.size(1)]",
+            )
+
+
+def _ordered(stack: Stack) -> list[AttentionMeasurements]:
+    """Those of its attentions that look at tokens in an order."""
+    return [seen for _, seen in attending(stack) if seen.sees_later is not None]
+
+
+def _says_next(patient: Patient, stack: Stack) -> str:
+    """Why the outputs of a stack must not know later tokens, as a clause; "" where nothing says so."""
+    if not any(sublayer.measured.reaches_output for sublayer in stack.sublayers):
+        return ""
+    if patient.observed.predicts_next:
+        return "the loss's targets are the inputs one place later"
+    name = type(patient.model).__name__
+    config = getattr(patient.model, "config", None)
+    crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
+    if name.endswith("ForCausalLM") or (
+        name.endswith("ForConditionalGeneration") and crosses and getattr(config, "is_encoder_decoder", False)
+    ):
+        return f"{name} predicts the next token"
+    return ""
+
+
+def _says_both_ways(patient: Patient, sites: Sequence[Site]) -> bool:
+    """Whether the module of each attention has a flag, causal or is_causal, that is False."""
+    modules = [patient.model.get_submodule(sublayer.name) for sublayer, _ in sites]
+    return all(False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules)
+
+
+def _looks_ahead(seen: AttentionMeasurements) -> bool:
+    """Whether tokens look at later ones alone, but for the last, which then sees none, or all alike."""
+    return (seen.sees_later or 0.0) > 0.5 and (seen.sees_earlier or 0.0) < 0.2
+
+
+_ON_PADDING = 1e-3
+
+
+def _padding(sites: Sequence[Site]) -> Iterator[Fault]:
+    masked = [site for site in sites if site[1].on_padding is not None]
+    found = [site for site in masked if (site[1].on_padding or 0.0) > _ON_PADDING]
+    if found:
+        worst = max(seen.on_padding or 0.0 for _, seen in found)
+        inverted = worst > 0.99
+        yield Fault(
+            severity=Severity.WARNING,
+            where=where(found),
+            message=f"{counted(found, masked)} tokens give up to {worst:.2g} of their weight to padding, which the "
+            "batch's mask marks" + (", and none to tokens: the mask is inverted" if inverted else ""),
+            fix="hide padded keys from attention: "
+            + ("1 and True mean the opposite in this attention" if inverted else "hand the batch's mask on to it"),
+        )

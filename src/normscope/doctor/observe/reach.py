@@ -1,0 +1,93 @@
+"""Which other tokens and sequences a sub-layer's output is made from, and along which dimension positions are told.
+
+Read by computing each branch again with one token changed: what is masked, cut, or reshaped wrongly shows alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from ..find.branches import Branch, keeps_rows
+from ..find.streams import Stream
+from ..identify.stacks import branches_of
+from ..record import RecordedPlace, Stack
+from ..trace.flow import rearranged
+from ..trace.graph import Graph
+
+# A, C = the two dimensions of tokens, mostly sequences and places in them, D = width
+
+_SHOWS = 1e-6
+"""Of the output's largest entry: a change that is more than rounding."""
+
+
+def with_reach(graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]) -> tuple[Stack, ...]:
+    """The stacks with what each of their branches is made from, where the stream is (A, C, D)."""
+    found = []
+    for stream, stack in zip(streams, stacks, strict=True):
+        sublayers = []
+        for sublayer, branch in zip(stack.sublayers, branches_of(stack, stream), strict=True):
+            later, mixes = _reach(graph, branch, sublayer.measured.place)
+            sublayers.append(replace(sublayer, measured=replace(sublayer.measured, reads_later=later, mixes=mixes)))
+        found.append(replace(stack, sublayers=tuple(sublayers)))
+    return tuple(found)
+
+
+def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[bool, tuple[int, ...]]:
+    """Whether outputs depend on later tokens, and along which dimensions they depend on others at all."""
+    if place is None:
+        return False, ()
+    shape = graph.values[place.stream].shape
+    ends = (place.addend, *graph.after(place.addend, "same"))
+    wanted = next((n for n in ends if graph.values[n].shape == shape), place.addend)
+    output = graph.values[wanted].tensor
+    # What a matrix reads is often a view of all tokens in one row, or of another order.
+    reads = list(dict.fromkeys(rearranged(graph, n) for n in branch.reads))
+    shape = shape[:-1]
+    if len(shape) != 2 or output.shape[:-1] != shape or output.is_meta or len(set(shape)) < 2 or 1 in shape:
+        return False, ()
+    if any(graph.values[n].shape[:-1] != shape or not graph.depends(wanted, n) for n in reads):
+        return False, ()
+    if all(keeps_rows(graph, n, branch.output) for n in reads):
+        return False, ()
+    generator = torch.Generator().manual_seed(0)
+    later, mixes = False, set[int]()
+    # The last token may be padding, which nothing looks at.
+    for at in dict.fromkeys((shape[1] - 1, 2 * shape[1] // 3)):
+        given = {}
+        for number in reads:
+            changed = graph.values[number].tensor.clone()
+            row = changed[0, at]
+            row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
+            given[number] = changed
+        try:
+            after = graph.trace.again(given, wanted)
+        except (ValueError, RuntimeError, IndexError):
+            return False, ()
+        moved_AC = (after - output).abs().amax(-1).nan_to_num() > _SHOWS * output.abs().amax()
+        later = later or bool(moved_AC[0, :at].any())
+        mixes |= {0} if bool(moved_AC[1:].any()) else set()
+        moved_AC[0, at] = False
+        mixes |= {1} if bool(moved_AC[0].any()) else set()
+    return later, tuple(sorted(mixes))
+
+
+def positions_along(graph: Graph, stack: Stack) -> int | None:
+    """The dimension of a stack's (A, C, D) along which what is added for every input alike differs; None where none
+    alone does, and where A is C, so that another order of them would not show."""
+    places = [one.measured.place for one in stack.sublayers if one.measured.place is not None]
+    shape = graph.values[places[0].stream].shape if places else torch.Size()
+    if len(set(shape[:-1])) < 2:
+        return None
+    for value in graph.values:
+        if value.op != "add" or not value.is_data or value.shape != shape:
+            continue
+        for number in value.inputs:
+            given = graph.values[number]
+            if given.is_data or given.tensor.is_meta or given.shape[-1:] != shape[-1:]:
+                continue
+            rows = given.tensor.expand(value.shape)
+            differs = [along for along in (0, 1) if bool((rows != rows.narrow(along, 0, 1)).any())]
+            if len(differs) == 1:
+                return differs[0]
+    return None

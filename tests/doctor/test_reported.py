@@ -1,0 +1,174 @@
+"""Bugs that people reported of Transformers they wrote: found by rule and words, with the right twin silent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import normscope
+from normscope.doctor.diagnose import Diagnosis
+
+WIDTH, HEADS, CLASSES, TOKENS, BLOCKS = 32, 2, 41, 12, 3
+IDS = torch.randint(4, CLASSES, (3, TOKENS), generator=torch.Generator().manual_seed(1))
+PADDED = IDS.masked_fill(torch.arange(TOKENS) >= torch.tensor([[8], [TOKENS], [10]]), 0)
+Map = Callable[[Tensor], Tensor]
+
+
+def next_token(logits: Tensor) -> Tensor:
+    return functional.cross_entropy(logits[:, :-1].flatten(0, 1), IDS[:, 1:].flatten())
+
+
+def drawn_tokens(logits: Tensor) -> Tensor:
+    targets = torch.randint(CLASSES, IDS.shape, generator=torch.Generator().manual_seed(2))
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def heads(y: Tensor) -> Tensor:
+    return y.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+
+def merged(y: Tensor) -> Tensor:
+    return y.transpose(1, 2).flatten(2)
+
+
+def pre(x: Tensor, of: "Block") -> Tensor:
+    x = x + of.attend(of.norms[0](x))
+    return x + of.feed(of.norms[1](x))
+
+
+@dataclass(kw_only=True)
+class How:
+    """What is done otherwise than in the right model."""
+
+    block: Callable[[Tensor, "Block"], Tensor] = pre
+    split: Map = heads
+    merge: Map = merged
+    causal: bool = True
+    hidden: Callable[[Tensor], Tensor] | None = None
+    """Of a mask of padding, which logits are hidden."""
+    feed: Callable[["Block", Tensor], Tensor] = lambda of, x: of.down(functional.gelu(of.up(x)))
+    positions: Callable[[Tensor, Tensor], Tensor] = lambda x, table: x + table[: x.shape[1]]
+    loss: Callable[[Tensor], Tensor] = next_token
+    inputs: tuple[Tensor, ...] = field(default_factory=lambda: (IDS,))
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, with their norms."""
+
+    def __init__(self, how: How) -> None:
+        super().__init__()
+        self.how, self.padding = how, None
+        self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
+
+    def attend(self, x: Tensor) -> Tensor:
+        query, key, value = (self.how.split(linear(x)) for linear in (self.query, self.key, self.value))
+        logits = query @ key.mT * query.shape[-1] ** -0.5
+        if self.how.causal:
+            logits = logits.masked_fill(torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
+        if self.padding is not None and self.how.hidden is not None:
+            logits = logits.masked_fill(self.how.hidden(self.padding), -1e9)
+        return self.out(self.how.merge(logits.softmax(-1) @ value).reshape(x.shape))
+
+    def feed(self, x: Tensor) -> Tensor:
+        return self.how.feed(self, x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.how.block(x, self)
+
+
+class Model(nn.Module):
+    """Embedding, positions, blocks, norm and head, by GPT-2's scheme."""
+
+    def __init__(self, how: How) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.how = how
+        self.tokens, self.places = nn.Embedding(CLASSES, WIDTH), nn.Parameter(torch.zeros(64, WIDTH))
+        self.blocks = nn.ModuleList(Block(how) for _ in range(BLOCKS))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES, bias=False)
+        for name, weight in self.named_parameters():
+            if weight.ndim > 1:
+                nn.init.normal_(weight, std=0.02 * (2 * BLOCKS) ** (-0.5 * ("out." in name or "down." in name)))
+            elif name.endswith("bias"):
+                nn.init.zeros_(weight)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self.how.positions(self.tokens(ids), self.places)
+        for block in self.blocks:
+            block.padding = mask
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def judged(how: How) -> Diagnosis:
+    return normscope.diagnose(Model(how), how.inputs, loss=how.loss, advise=False)
+
+
+def loud(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
+    return [(one.id, one.message, one.where) for one in diagnosis.findings if one.severity.value != "info"]
+
+
+def of_padding(hidden: Callable[[Tensor], Tensor] | None) -> How:
+    return How(causal=False, hidden=hidden, inputs=(PADDED, PADDED != 0), loss=drawn_tokens)
+
+
+ENCODER, CAUSAL = How(causal=False, loss=drawn_tokens), How()
+BUGS: dict[str, tuple[How, str, str]] = {
+    "heads split by view alone": (
+        How(split=lambda y: y.view(len(y), HEADS, TOKENS, -1)),
+        "attention-mask",
+        "attention, make of a token what depends on later ones",
+    ),
+    "heads merged by view alone": (How(merge=lambda y: y), "attention-mask", "Tokens change places"),
+    "a mean over the sequence in the feed-forward": (
+        How(feed=lambda of, x: of.down(functional.gelu(of.up(x + x.mean(1, keepdim=True))))),
+        "attention-mask",
+        "what depends on later ones",
+    ),
+    "attention over the batch": (
+        How(causal=False, split=lambda y: heads(y.transpose(0, 1)), merge=lambda y: merged(y).transpose(0, 1)),
+        "sequences-mixed",
+        "3 of 6 sub-layers make of a token what depends on other rows of the batch's first dimension",
+    ),
+    "positions over the batch": (
+        How(positions=lambda x, table: x + table[: len(x), None], causal=False, loss=drawn_tokens),
+        "sequences-mixed",
+        "sequences are numbered, and tokens have no place",
+    ),
+    "a mask of padding over queries": (
+        of_padding(lambda mask: ~mask[:, None, :, None]),
+        "attention-mask",
+        "of their weight to padding",
+    ),
+    "a mask of padding that is not used": (of_padding(None), "attention-mask", "of their weight to padding"),
+}
+RIGHT = {
+    "causal": CAUSAL,
+    "encoder": ENCODER,
+    "padding": of_padding(lambda mask: ~mask[:, None, None]),
+    # A user who hands over (T, B) and has positions of T.
+    "tokens first": How(
+        causal=False,
+        split=lambda y: heads(y.transpose(0, 1)),
+        merge=lambda y: merged(y).transpose(0, 1),
+        positions=lambda x, table: x + table[: len(x), None],
+        inputs=(IDS.T,),
+        loss=lambda logits: drawn_tokens(logits.transpose(0, 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_what_was_reported_is_found(name):
+    how, rule, told = BUGS[name]
+    assert [(found, message) for found, message, _ in loud(judged(how)) if found == rule and told in message]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_is_silent(name):
+    assert loud(judged(RIGHT[name])) == []
