@@ -38,7 +38,10 @@ class Placed:
 
 
 def taken(operations: Sequence[Operation], *, alike: bool) -> dict[int, Place]:
-    """All operations by number, or where `alike` of those that do the same the first and the last."""
+    """All operations by number; where `alike`, of those that do the same the first, and after all these the last."""
     places = dict(enumerate(map(Placed(), operations)))
+    if not alike:
+        return places
     last = {place.like: place.nth for place in places.values()}
-    return {n: place for n, place in places.items() if not alike or place.nth in (1, last[place.like])}
+    kept = {number: place for number, place in places.items() if place.nth in (1, last[place.like])}
+    return dict(sorted(kept.items(), key=lambda item: item[1].nth > 1))
