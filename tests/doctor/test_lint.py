@@ -1,5 +1,6 @@
 """The linter as a whole: its rules, the order of its findings, and what a project silences."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -33,9 +34,13 @@ def test_the_worst_comes_first_and_silenced_rules_are_not_asked():
     assert [finding.id for finding in lint(looked_at, silenced=["checkpoint-tensors"])] == ["missing-final-norm"]
 
 
-def test_silencing_a_rule_that_does_not_exist():
-    with pytest.raises(ValueError, match="no rule is called 'missing-finalnorm'; did you mean 'missing-final-norm'"):
-        lint(patient(both(pre)()), silenced=["missing-finalnorm"])
+@pytest.mark.parametrize(
+    ("silenced", "said"),
+    [("missing-finalnorm", "; did you mean 'missing-final-norm'? Known are"), ("typo", ". Known are")],
+)
+def test_silencing_a_rule_that_does_not_exist(silenced, said):
+    with pytest.raises(ValueError, match=re.escape(f"no rule is called {silenced!r}{said}")):
+        lint(patient(both(pre)()), silenced=[silenced])
 
 
 def test_the_nearest_project_file_upwards_decides(tmp_path):

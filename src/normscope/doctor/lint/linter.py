@@ -132,8 +132,8 @@ def check_silenced(silenced: Collection[str]) -> None:
     for name in silenced:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            meant = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"no rule is called {name!r}; {meant}Known are {', '.join(sorted(known))}")
+            meant = f"; did you mean {near[0]!r}?" if near else "."
+            raise ValueError(f"no rule is called {name!r}{meant} Known are {', '.join(sorted(known))}")
 
 
 def silenced_in(start: Path) -> tuple[str, ...]:
