@@ -5,7 +5,6 @@ deep copies, pickles and the hooks of FSDP then go on as for any module.
 """
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from ..model.placed import PlacedParameters, Schedules
 from ..placement.symbol import ParameterSpec
 from .following import PASSED_OVER, Following, TransplantRefused
 from .program import Part, Program, Run
+from .seats import Seat
 
 PLACED = "placed"
 """The name in a block under which all that a formula adds to it stands."""
@@ -50,22 +50,6 @@ class Added(nn.Module):
         """A trained or a scheduled number of the formula."""
         place, name = part
         return self.schedules.value(name) if kind == "scheduled" else getattr(self, place).numbers[name]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """Where the stream enters a block's forward."""
-
-    position: int
-    name: str
-
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return kwargs[self.name] if self.name in kwargs else args[self.position]
-
-    def put(self, args: tuple[Any, ...], kwargs: dict[str, Any], x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if self.name in kwargs:
-            return args, {**kwargs, self.name: x}
-        return (*args[: self.position], x, *args[self.position + 1 :]), kwargs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,22 +221,3 @@ _FORWARDS: dict[str, Callable[[type], Callable[..., Any]]] = {
     "norm": _forward_of_norm,
     "inner norm": functools.partial(_forward_of_norm, applied=PASSED_OVER),
 }
-
-
-def seat_of(block: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], output: Any) -> Seat | None:
-    """The argument of a block's forward that has the shape of its output; None where there is none."""
-    first = next((one for one in _flat(output) if one.is_floating_point()), None)
-    names = list(inspect.signature(block.forward).parameters)
-    given = [(n, names[min(n, len(names) - 1)], value) for n, value in enumerate(args)]
-    given += [(names.index(name) if name in names else len(names), name, value) for name, value in kwargs.items()]
-    for position, name, value in given:
-        if first is not None and isinstance(value, Tensor) and value.shape == first.shape:
-            return Seat(position=position, name=name)
-    return None
-
-
-def _flat(output: Any) -> list[Tensor]:
-    if isinstance(output, Tensor):
-        return [output]
-    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ()
-    return [tensor for part in parts for tensor in _flat(part)]

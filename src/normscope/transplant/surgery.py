@@ -1,11 +1,9 @@
 """A model under another placement, in place: planned, done, and read again by the doctor, or left as it was."""
 
 import copy
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -22,9 +20,10 @@ from ..placement import Placement
 from ..placement.reading import read
 from ..placement.symbol import SymbolEnd, SymbolSublayer
 from .following import TransplantRefused
-from .placed import PLACED, Added, AddedPart, Seat, Wiring, handed_on, seat_of, swap, swap_back
+from .placed import PLACED, Added, AddedPart, Wiring, handed_on, swap, swap_back
 from .plan import BlockPlan, StackPlan, chosen_stacks, plan
 from .program import Part
+from .seats import Seat, seats
 from .weights import draw, marked, matrices_in, reset
 
 RECIPE = "transplanted"
@@ -89,9 +88,9 @@ def transplant(
     matrices = [matrices_in(model, one) for one in plans] if initialise == "draw" else []
     before = _outputs(model, inputs)
     with _undone_on_error() as undo:
-        seats = _seats(model, inputs, plans)
+        entered = seats(model, inputs, plans)
         for one in plans:
-            _place(model, one, seats, undo)
+            _place(model, one, entered, undo)
         _prove(model, inputs, stacks, plans)
         change = None if initialise == "draw" else _change(before, _outputs(model, inputs))
         if change and all(one.is_same for one in plans):
@@ -154,43 +153,7 @@ def _undone_on_error() -> Iterator[list[Callable[[], None]]]:
         raise
 
 
-def _seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[str, Seat]:
-    """Where the stream enters each block, from one pass.
-
-    Raises TransplantRefused where that does not show, or where a norm that is to be passed over norms other things too.
-    """
-    found: dict[str, Seat | None] = {}
-    normed: dict[str, list[Tensor]] = {}
-    norms = Counter(name for one in plans for name in one.all_norms)
-
-    def note(name: str, block: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        found[name] = seat_of(block, args, kwargs, output)
-
-    def note_normed(name: str, norm: nn.Module, args: Any) -> None:
-        known = normed.setdefault(name, [])
-        if args and not any(torch.equal(args[0], one) for one in known):
-            known.append(args[0].clone())
-
-    blocks = [block.module for one in plans for block in one.blocks]
-    handles = [model.get_submodule(n).register_forward_hook(partial(note, n), with_kwargs=True) for n in blocks]
-    handles += [model.get_submodule(n).register_forward_pre_hook(partial(note_normed, n)) for n in norms]
-    try:
-        _outputs(model, inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    for name, count in norms.items():
-        if len(normed.get(name, ())) > count:
-            raise TransplantRefused(
-                f"{name}: this norm is of the residual stream and of other things, which it must stay"
-            )
-    for name in blocks:
-        if found.get(name) is None:
-            raise TransplantRefused(f"{name}: none of its arguments has the shape of what it returns")
-    return {name: seat for name, seat in found.items() if seat is not None}
-
-
-def _place(model: nn.Module, one: StackPlan, seats: Mapping[str, Seat], undo: list[Callable[[], None]]) -> None:
+def _place(model: nn.Module, one: StackPlan, entered: Mapping[str, Seat], undo: list[Callable[[], None]]) -> None:
     reading = read(one.placement, one.kinds)
     template = _template(model, one)
     for number, (block, specs) in enumerate(zip(one.blocks, reading.blocks, strict=True)):
@@ -204,7 +167,7 @@ def _place(model: nn.Module, one: StackPlan, seats: Mapping[str, Seat], undo: li
         added = _added(one, block, asked, template).to(like.device, like.dtype)
         wiring = Wiring(
             name=block.module,
-            seat=seats[block.module],
+            seat=entered[block.module],
             program=block.program,
             reused={part: model.get_submodule(path) for part, path in block.reused.items()},
             passes_norms=block.functional,

@@ -1,0 +1,123 @@
+"""Where the stream enters each block, from one pass: which of its arguments a block changes and the next one takes."""
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..doctor.trace.forward import Inputs, call_with
+from ..measure.unchanged import looked_at
+from .following import TransplantRefused
+from .plan import StackPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Where the stream enters a block's forward."""
+
+    position: int
+    name: str
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return kwargs[self.name] if self.name in kwargs else args[self.position]
+
+    def put(self, args: tuple[Any, ...], kwargs: dict[str, Any], x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if self.name in kwargs:
+            return args, {**kwargs, self.name: x}
+        return (*args[: self.position], x, *args[self.position + 1 :]), kwargs
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """An argument of a block that may be the stream."""
+
+    seat: Seat
+    value: Tensor
+    version: int
+    handed: bool
+    """Whether the block before gave it."""
+
+
+def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[str, Seat]:
+    """Of every block.
+
+    Raises TransplantRefused where it does not show, or where a norm that is to be passed over norms other things too.
+    """
+    entered: dict[str, list[_Entered]] = {}
+    found: dict[str, list[_Entered]] = {}
+    left: list[Tensor] = []
+    normed: dict[str, list[Tensor]] = {}
+    norms = Counter(name for one in plans for name in one.all_norms)
+
+    def enter(name: str, block: nn.Module, args: Any, kwargs: Any) -> None:
+        entered[name] = [
+            _Entered(seat, value, _version(value), any(_same(value, one) for one in left))
+            for seat, value in _arguments(block, args, kwargs)
+        ]
+
+    def leave(name: str, block: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        left[:] = [one for one in _flat(output) if one.is_floating_point()]
+        fitting = [one for one in entered[name] if any(one.value.shape == other.shape for other in left)]
+        # What a block returns as it came goes through it: positions, a context, or the stream where it is left out.
+        returned = {id(one.value) for one in fitting if any(one.value is other for other in left)}
+        changed = [one for one in fitting if id(one.value) not in returned or one.version != _version(one.value)]
+        changed = changed or fitting
+        found[name] = [one for one in changed if one.handed] or changed
+
+    def note_normed(name: str, norm: nn.Module, args: Any) -> None:
+        known = normed.setdefault(name, [])
+        if args and not any(torch.equal(args[0], one) for one in known):
+            known.append(args[0].clone())
+
+    blocks = [block.module for one in plans for block in one.blocks]
+    handles = [
+        model.get_submodule(n).register_forward_pre_hook(partial(enter, n), with_kwargs=True, prepend=True)
+        for n in blocks
+    ]
+    handles += [model.get_submodule(n).register_forward_hook(partial(leave, n), with_kwargs=True) for n in blocks]
+    handles += [model.get_submodule(n).register_forward_pre_hook(partial(note_normed, n)) for n in norms]
+    try:
+        with torch.no_grad(), looked_at(model):
+            call_with(model, inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for name, count in norms.items():
+        if len(normed.get(name, ())) > count:
+            raise TransplantRefused(
+                f"{name}: this norm is of the residual stream and of other things, which it must stay"
+            )
+    if missing := [name for name in blocks if not found.get(name)]:
+        raise TransplantRefused(f"{missing[0]}: none of its arguments has the shape of what it returns")
+    # The first block is handed nothing by another: its seat is that of most others.
+    chosen = Counter(one.seat for name in blocks for one in found[name] if one.handed)
+    return {name: max(found[name], key=lambda one: chosen[one.seat]).seat for name in blocks}
+
+
+def _arguments(block: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Seat, Tensor]]:
+    names = list(inspect.signature(block.forward).parameters)
+    given = [(n, names[min(n, len(names) - 1)], value) for n, value in enumerate(args)]
+    given += [(names.index(name) if name in names else len(names), name, value) for name, value in kwargs.items()]
+    for position, name, value in given:
+        if isinstance(value, Tensor) and value.is_floating_point():
+            yield Seat(position=position, name=name), value
+
+
+def _flat(output: Any) -> list[Tensor]:
+    if isinstance(output, Tensor):
+        return [output]
+    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ()
+    return [tensor for part in parts for tensor in _flat(part)]
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one is other or (one.shape == other.shape and torch.equal(one, other))
+
+
+def _version(x: Tensor) -> int:
+    return -1 if x.is_inference() else x._version
