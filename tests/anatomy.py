@@ -24,9 +24,9 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_955,
-    "lines of normscope": 69_016,
-    "files": 530,
+    "lines": 83_006,
+    "lines of normscope": 69_067,
+    "files": 531,
     "import lines, %": 6.7,
     "public nouns": 824,
     "homonyms": 25,
