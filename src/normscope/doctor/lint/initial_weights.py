@@ -16,7 +16,7 @@ from torch import Tensor
 from ...placement import Placement, Site, StackShape
 from ..observe.parameters import size_of
 from ..record import Sublayer
-from .patient import Patient, parameters_by_name
+from .patient import Patient
 from .structure import shape_of
 
 
@@ -56,7 +56,7 @@ def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> SublayerMat
     Told are: attention with query, key and value matrices, packed into one (equal parts along its longer side), two or
     none, and an output matrix after them; feed-forwards of at least two matrices, the last of which is the output.
     """
-    known = parameters_by_name(patient)
+    known = patient.weights
     used = [(name, known[name]) for name in sublayer.measured.parameters if name in known]
     weights = [(name, weight.detach()) for name, weight in used if weight.ndim == 2 and width in weight.shape]
     # Experts, convolutions and low-rank factors have weights of other shapes: what they are for is not told by order.

@@ -6,7 +6,7 @@ patient lacks it, as a clause, or "" where it has it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,15 @@ class Patient:
     """On its learning rate; None where it was not asked for."""
     measured: bool = True
     """False where the structure alone is known: `observed` has no numbers then."""
+    weights: Mapping[str, Tensor] = field(init=False, repr=False, compare=False)
+    """The model's parameters, those with several names under each of them."""
+    trained: bool = field(init=False)
+    """Whether the weights are not as they were drawn, as far as it shows."""
+
+    def __post_init__(self) -> None:
+        # Once: rules ask for them hundreds of times, and each time all modules would be gone through.
+        object.__setattr__(self, "weights", dict(self.model.named_parameters(remove_duplicate=False)))
+        object.__setattr__(self, "trained", are_trained(self.model, self.loading))
 
     def sublayers(self) -> Iterator[Sublayer]:
         """Those of all stacks."""
@@ -112,7 +121,7 @@ def at_initialisation(patient: Patient) -> bool:
     They are not where a checkpoint was loaded, or where most gains and shifts of norms, which every initialisation
     makes constant, differ from feature to feature: one update of any optimiser but plain sign descent does that.
     """
-    return not are_trained(patient.model, patient.loading)
+    return not patient.trained
 
 
 def are_trained(model: nn.Module, loading: Loading | None) -> bool:
@@ -163,11 +172,6 @@ def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def parameters_by_name(patient: Patient) -> Mapping[str, Tensor]:
-    """The model's parameters, those with several names under each of them."""
-    return dict(patient.model.named_parameters(remove_duplicate=False))
-
-
 def is_closed(of: Sublayer) -> bool:
     """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any usual dtype."""
     return of.measured.branch_square <= 1e-14 * of.measured.stream_square
@@ -185,7 +189,7 @@ def was_differentiated(patient: Patient) -> bool:
 
 def gets_gradient(patient: Patient, name: str) -> bool:
     """Whether a parameter that asks for a gradient gets one, at first or in a later update; without a loss it does."""
-    parameter = parameters_by_name(patient).get(name)
+    parameter = patient.weights.get(name)
     if parameter is None or not parameter.requires_grad:
         return False
     seen = patient.observed
@@ -194,7 +198,7 @@ def gets_gradient(patient: Patient, name: str) -> bool:
 
 def trained_in(patient: Patient, of: Sublayer) -> list[str]:
     """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     return [name for name in of.measured.parameters if name in weights and weights[name].requires_grad]
 
 

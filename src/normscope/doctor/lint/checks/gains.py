@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...outside import NormGain, Table
 from ...result import Severity
 from ..likes import repeated
-from ..patient import Patient, at_initialisation, initial_weights, listed, parameters_by_name
+from ..patient import Patient, at_initialisation, initial_weights, listed
 from ..rule import Fault, rule
 
 _OFF = 0.1
@@ -71,7 +71,7 @@ def _most_or_a_row(patient: Patient, gains: Sequence[NormGain], is_odd: Callable
     odd = [gain for gain in gains if gain.constant and is_odd(gain)]
     if 2 * len(odd) > len(gains):
         return odd
-    weights, by_name = parameters_by_name(patient), {gain.name: gain for gain in odd}
+    weights, by_name = patient.weights, {gain.name: gain for gain in odd}
     rows = repeated({gain.name: weights[gain.name] for gain in gains if gain.name in weights})
     return [by_name[name] for row in rows if len(row) > 2 and by_name.keys() >= row.keys() for name in row]
 

@@ -17,7 +17,6 @@ from ..patient import (
     initial_weights,
     is_shut_by_gate,
     listed,
-    parameters_by_name,
 )
 from ..rule import Fault, rule
 from ..structure import in_blocks
@@ -89,7 +88,7 @@ def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
     if patient.optimizer is None:
         return ""
     held = {id(parameter) for group in patient.optimizer.param_groups for parameter in group["params"]}
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     return "" if any(id(weights[name]) in held for name in moved) else "The optimiser does not hold their gates"
 
 

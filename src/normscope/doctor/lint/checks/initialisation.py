@@ -11,7 +11,7 @@ from ...observe.parameters import NonfiniteWeight
 from ...record import Stack
 from ...result import Severity
 from ..initial_weights import MatrixGain, MatrixRole, typical, weighed
-from ..patient import Patient, at_initialisation, initial_weights, listed, parameters_by_name
+from ..patient import Patient, at_initialisation, initial_weights, listed
 from ..rule import Fault, rule
 from ..structure import shape_of, wanted
 
@@ -158,7 +158,7 @@ def _gains(wrong: list[MatrixGain]) -> str:
 )
 def identical_blocks(patient: Patient) -> Iterator[Fault]:
     """Blocks that are copies of one drawn block; what is one and the same tensor, as in ALBERT, is no copy."""
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     for stack in patient.stacks:
         groups = _copies(stack, weights)
         if not groups:
@@ -191,7 +191,7 @@ def identical_blocks(patient: Patient) -> Iterator[Fault]:
 )
 def constant_weights(patient: Patient) -> Iterator[Fault]:
     """Matrices of sub-layers that are filled with one number other than 0, as a fill_ or a constant_ leaves them."""
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     names = dict.fromkeys(name for sublayer in patient.sublayers() for name in sublayer.measured.matrices)
     matrices = {name: weights[name].detach() for name in names if name in weights and min(weights[name].shape) > 1}
     found = {name: float(w.flatten()[0]) for name, w in matrices.items() if w.ndim > 1 and w.numel() and _is_one(w)}

@@ -16,7 +16,7 @@ from ...identify.matching import TOLERANCE, Outline, matches, outline
 from ...record import Sublayer
 from ...result import Severity
 from ..block_wirings import OddBlock, odd_block
-from ..patient import Patient, a_configured_placement, listed, parameters_by_name
+from ..patient import Patient, a_configured_placement, listed
 from ..rule import Fault, rule
 from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
 from . import wiring
@@ -175,7 +175,7 @@ def is_same(a: float, b: float) -> bool:
 )
 def mixed_placements(patient: Patient) -> Iterator[Fault]:
     """Blocks of one stack with different formulas that no registered placement has together."""
-    shapes = {name: tuple(weight.shape) for name, weight in parameters_by_name(patient).items()}
+    shapes = {name: tuple(weight.shape) for name, weight in patient.weights.items()}
     for number, stack in enumerate(patient.stacks):
         inside = in_blocks(stack)
         # A mistake that is known by its name is told by that alone.
@@ -232,7 +232,7 @@ def _is_a_slip(patient: Patient, number: int, few: list[int]) -> bool:
     every_so_often = len(steps) == 1 and (stack.blocks - len(few)) // max(steps) <= len(few)
     if at_an_end or every_so_often or any(not sublayer.placement for sublayer in in_blocks(stack)):
         return False
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     shapes: dict[int, list[tuple[int, ...]]] = {}
     for sublayer in stack.sublayers:
         names = sublayer.measured.matrices

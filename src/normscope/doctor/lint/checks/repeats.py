@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ....report.words import kind_name
 from ...record import Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, branch_names, listed, parameters_by_name
+from ..patient import Patient, branch_names, listed
 from ..rule import Fault, rule
 from ..structure import by_kind
 
@@ -30,7 +30,7 @@ from ..structure import by_kind
 )
 def shared_blocks(patient: Patient) -> Iterator[Fault]:
     """Sub-layers of different blocks that are computed with the same tensors."""
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     for stack in patient.stacks:
         by_blocks: defaultdict[tuple[tuple[int, ...], bool], list[Sublayer]] = defaultdict(list)
         for likes in by_kind(stack):

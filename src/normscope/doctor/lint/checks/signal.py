@@ -20,7 +20,6 @@ from ..patient import (
     large_tables,
     listed,
     logits,
-    parameters_by_name,
     trained_in,
     was_differentiated,
 )
@@ -281,7 +280,7 @@ def _because(patient: Patient, head: OutputMatrix | None) -> str:
         return ""
     wanted = head.inputs**-0.5
     names = [name for name, _ in patient.model.named_parameters(remove_duplicate=False)]
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     same = [name for name in names if name != head.name and weights[name] is weights[head.name]]
     tied = any(table.name == head.name for table in patient.observed.tables)
     said = f"{head.name}{f' = {listed(same)}' if same else ''}"
@@ -379,5 +378,5 @@ def embedding_too_large(patient: Patient) -> Iterator[Fault]:
 
 
 def _is_output(patient: Patient, tables: dict[str, float]) -> bool:
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     return any(len(weights[name]) == patient.observed.classes for name in tables)

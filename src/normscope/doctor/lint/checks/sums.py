@@ -8,7 +8,7 @@ from ....report.words import kind_name
 from ...find.branches import BranchKind
 from ...record import Stack
 from ...result import Severity
-from ..patient import Patient, listed, norm_parameters, parameters_by_name
+from ..patient import Patient, listed, norm_parameters
 from ..rule import Fault, rule
 from ..structure import carries_norm, in_blocks, wanted
 
@@ -103,7 +103,7 @@ def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
 
 def _are_there(patient: Patient, number: int, missing: Sequence[str]) -> bool:
     """Whether the pass reads matrices that no sub-layer has, of the shapes that the likes of the missing ones have."""
-    weights = parameters_by_name(patient)
+    weights = patient.weights
     joined = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     idle = joined | set(patient.observed.unused_parameters)
     spare = Counter(tuple(w.shape) for name, w in weights.items() if w.ndim > 1 and name not in idle)

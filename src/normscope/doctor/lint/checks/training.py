@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...identify.stacks import wired_like
 from ...result import Severity
-from ..patient import Patient, a_checkpoint, listed, norm_parameters, parameters_by_name, trained_weights
+from ..patient import Patient, a_checkpoint, listed, norm_parameters, trained_weights
 from ..rule import Fault, rule
 
 _LIKE_A_NORM = re.compile(r"norm|(?<![a-z])ln(?![a-z])", re.IGNORECASE)
@@ -148,7 +148,7 @@ class Alignment:
 
 def alignment(patient: Patient, number: int) -> Alignment | None:
     """Of one stack; None where it is not known which norm belongs to which sub-layer, or there are too few."""
-    stack, weights = patient.stacks[number], parameters_by_name(patient)
+    stack, weights = patient.stacks[number], patient.weights
     matrices = [sublayer.measured.matrices for sublayer in stack.sublayers]
     columns = [_columns([weights[name] for name in names if name in weights], stack.width) for names in matrices]
     norms = _block_norms(patient, stack.name, stack.width)
