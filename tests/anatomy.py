@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 83_006,
-    "lines of normscope": 69_067,
+    "lines": 83_008,
+    "lines of normscope": 69_069,
     "files": 531,
     "import lines, %": 6.7,
     "public nouns": 824,

@@ -62,7 +62,7 @@ GOES_ON_FROM = {
     "docs/tuning.md": "README.md",
 }
 """Whose corpus, configuration or run a page's examples use."""
-LONG = ("docs/comparing.md", "docs/tuning.md", "docs/own-models.md", "docs/python.md")
+LONG = ("comparing", "tuning", "own-models", "own-placements", "predicting", "studies", "python")
 """Pages that take as long as all others together, and tell of what has tests of its own."""
 NEEDS = {
     "docs/exchange.md": ("transformers", "ctranslate2"),
@@ -121,7 +121,7 @@ def _blocks(page: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.thorough] if page in LONG else []) for page in PAGES]
+    "page", [pytest.param(page, marks=[pytest.mark.thorough] if Path(page).stem in LONG else []) for page in PAGES]
 )
 def test_examples_run(
     page: str, desk: Path, read: set[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

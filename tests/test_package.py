@@ -69,6 +69,7 @@ def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_resu
     assert not [name for name in names if name.startswith(("tests", "results"))]
 
 
+@pytest.mark.thorough
 def test_an_installed_wheel_runs(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", "--no-compile"]

@@ -34,6 +34,7 @@ def test_a_sample_has_every_test_and_the_whole_every_case():
     assert sample == collected("train/replicas/test_bits.py")
 
 
+@pytest.mark.thorough
 def test_of_the_registry_each_test_takes_a_sample_and_all_of_them_every_placement():
     sample, whole = (collected("model", "placement", *options) for options in ((), ("--whole",)))
     assert set(sample) < set(whole)
@@ -41,7 +42,7 @@ def test_of_the_registry_each_test_takes_a_sample_and_all_of_them_every_placemen
     assert over_all
     tests = {case.partition("[")[0] for case in over_all}
     per_test = {test: [case for case in sample if case.startswith(f"{test}[")] for test in tests}
-    assert all(0 < len(cases) < len(registered()) / 4 for cases in per_test.values())
+    assert all(0 < len(cases) < len(registered()) / 6 for cases in per_test.values())
     # Other tests of this process may have registered placements of their own.
     ours = {name for name, placement in registered().items() if placement.__module__.startswith("normscope.")}
     assert {case.partition("[")[2][:-1] for cases in per_test.values() for case in cases} >= ours

@@ -54,7 +54,7 @@ def loss_by_hand(target: Target, output: object) -> torch.Tensor:
     return functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=-100)
 
 
-@pytest.mark.sampled(one_in=4)
+@pytest.mark.sampled(one_in=8)
 @pytest.mark.parametrize("name", [*CORPUS, *FURTHER])
 def test_every_family_runs_on_its_sample_inputs(name, tmp_path):
     config = (CORPUS | FURTHER)[name].build().config

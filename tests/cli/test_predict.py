@@ -145,10 +145,10 @@ def test_what_is_not_finite_is_null(normscope, monkeypatch):
 
 def test_many_deep_stacks_are_shared_among_cores():
     """Enough blocks in all for processes to be worth it; each placement's curves are what they are alone."""
-    code, out, err = finish(start("predict", "--placement", "all", "--blocks", "200", "--json"))
+    code, out, err = finish(start("predict", "--placement", "admin,post-ln,sub-ln", "--blocks", "1400", "--json"))
     assert (code, err.splitlines()[1:]) == (0, [])
-    data, model = json.loads(out), ModelSetting(blocks=200)
-    assert len(data) * 200 > 4000
+    data, model = json.loads(out), ModelSetting(blocks=1400)
+    assert len(data) * 1400 > 4000
     for name in ("admin", "post-ln", "sub-ln"):
         expected = predict(name, model)["encoder"]
         assert data[name]["q"] == list(expected.q)

@@ -96,6 +96,7 @@ def test_an_option_of_its_own_is_a_setting_given_once(study, tmp_path: Path):
     assert err == "error: blocks is given twice: by an option of its own, and by --set blocks=6; give it once\n"
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("scale", ["smoke", "cpu"])
 def test_a_scale_whose_verdicts_mean_nothing_says_so(study, tmp_path: Path, scale: str):
     sets = [word for setting in (*TINY["lemmas"], "singular_width=16") for word in ("--set", setting)]
@@ -148,6 +149,7 @@ def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(study, tmp_
     assert kept.stat().st_mtime_ns == before
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(("words", "at_once"), [((), 1), (("--processes", 7), 7)])
 def test_so_many_runs_train_at_a_time_as_the_user_says(
     study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], at_once: int

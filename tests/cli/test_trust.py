@@ -61,6 +61,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_run_s_file_runs_where_the_user_says_so(begun: Path, tmp_path: Path, name: str) -> None:
     words = [word.replace("RUN", str(begun / "run")).replace("OUT", str(tmp_path / "out")) for word in COMMANDS[name]]
@@ -123,6 +124,7 @@ def test_what_is_compiled_beside_a_file_is_not_what_runs(begun: Path, tmp_path: 
     assert (ran(begun), (tmp_path / "evil").exists()) == (True, False)
 
 
+@pytest.mark.thorough
 def test_a_file_edited_between_stop_and_resume_belongs_to_another_run(tmp_path: Path) -> None:
     file = placement_file(tmp_path)
     run = tmp_path / "run"

@@ -95,6 +95,7 @@ def test_a_received_run(received: Path, tmp_path: Path) -> None:
     says(received, "compare", run / "config.toml", "--dry-run", "--out", tmp_path / "grid")
 
 
+@pytest.mark.thorough
 def test_a_received_run_of_a_model_of_somebody_s(tmp_path: Path) -> None:
     file, run = tmp_path / "evil.py", tmp_path / "run"
     file.write_text(OWN_MODEL)
@@ -161,6 +162,7 @@ def kinds() -> Iterator[tuple[str, dict[str, object], tuple[str, ...], tuple[tup
     yield "notebook", {"a__ipynb": {"cells": [cell], "nbformat": 4}}, (), (("doctor", "a.ipynb"), ("report", "a.ipynb"))
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(("name", "texts", "pickled", "commands"), list(kinds()), ids=[kind[0] for kind in kinds()])
 def test_received_files(
     name: str,

@@ -160,6 +160,7 @@ def test_page_data_and_watch_know_the_trials(whole: tuple[Path, Stub, Comparison
     assert len(of_trials.rate_curves) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kill_at", [3, 12])
 def test_a_kill_in_the_middle_of_a_trial_loses_none_and_repeats_none(
     kill_at: int, whole: tuple[Path, Stub, ComparisonPage], tmp_path: Path

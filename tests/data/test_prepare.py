@@ -164,6 +164,7 @@ def test_preparing_again_does_nothing(config):
     assert {stage for stage, _, _ in calls} == {"check"}
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("change", ["option", "input", "damage"])
 def test_a_changed_preparation_replaces_the_corpus(config, text, change, listing):
     first = prepare(config())

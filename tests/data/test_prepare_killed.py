@@ -39,7 +39,7 @@ def alive(process_id):
         return False
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the worker processes through /proc")
 @pytest.mark.parametrize(("stage", "sign"), [("tokenise", "SIGKILL"), ("encode", "SIGKILL"), ("tokenise", "SIGINT")])
 def test_a_killed_preparation_leaves_no_corpus_and_no_process(config, tmp_path, stage, sign, listing):

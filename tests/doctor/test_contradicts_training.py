@@ -13,6 +13,7 @@ from normscope.doctor.lint.patient import Loading
 from normscope_studies.flag.measure import Language, patient_under
 
 
+@pytest.mark.thorough
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(("trained_pre", "sizes"), [(True, NARROW), (False, DEEP)])
 def test_a_checkpoint_under_the_wrong_flag_is_found(trained_pre, sizes):

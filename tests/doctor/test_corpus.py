@@ -37,6 +37,7 @@ def assert_known(found: list[Stack], case: Case) -> None:
         assert stack.norm_epsilon == (known.epsilon and pytest.approx(known.epsilon, rel=0.1))
 
 
+@pytest.mark.sampled(one_in=36)
 @pytest.mark.parametrize("name", EVERY)
 def test_every_model_with_scrambled_names(name):
     found = stacks_of(name)

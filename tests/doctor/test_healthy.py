@@ -50,6 +50,7 @@ STREAMLESS = {n for n in described() if not expected(n).has_stream or not expect
 """Where the doctor finds no stream that it could judge."""
 
 
+@pytest.mark.sampled(one_in=24)
 @pytest.mark.parametrize("placement", [name for name in registered() if name not in STREAMLESS])
 def test_our_own_models(placement):
     torch.manual_seed(0)

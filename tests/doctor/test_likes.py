@@ -149,7 +149,7 @@ def test_an_output_of_one_block_is_named_where_its_weights_are_as_the_others(siz
     assert any("block 2" in one.message and "adds to the stream" in one.message for one in found) == named
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(
     "placement", ["depth-scaled", "keel-pre-first", "siamese-norm-hybrid", "x0-residual", "deepnorm"]
 )

@@ -266,6 +266,7 @@ def test_tables_and_gains_inside_a_branch_are_no_matrices():
         assert all(others in parameter for parameter in left_out)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", ["bert", "t5", "gpt-neox", "swin-v2", "wav2vec2, stable"])
 def test_the_order_is_that_of_the_found_stacks_and_parameters_are_those_of_the_named_modules(name):
     model = CORPUS[name].build()

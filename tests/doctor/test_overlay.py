@@ -82,7 +82,7 @@ def own(placement: str) -> tuple[nn.Module, Any]:
     return model, (ids()[0], layout, ids()[1], layout)
 
 
-@pytest.mark.sampled(one_in=4)
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(
     ("placement", "growth"),
     [

@@ -97,6 +97,7 @@ def test_an_encoder_decoder(form, name, model, tmp_path):
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
 
 
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(
     ("form", "base", "placement", "changes"),
     [

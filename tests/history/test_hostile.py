@@ -77,6 +77,7 @@ def write(kind: str, folder: Path, draw: random.Random) -> Path:
     return file
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("kind", ["trainer_state.json", "wandb-history.jsonl", "metrics.jsonl"])
 def test_a_hostile_history_is_explained_or_refused_in_a_line(kind: str, tmp_path: Path) -> None:
     explained = 0

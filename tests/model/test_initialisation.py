@@ -228,6 +228,7 @@ def test_a_gain_scales_the_same_draw(scheme, monkeypatch):
         torch.testing.assert_close(halved[name], value * 0.5 if one else value, rtol=1e-6, atol=0)
 
 
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("scheme", EXPECTED)
 def test_same_seed_same_weights(scheme):
     one, same, other = (list(build(scheme, seed=seed).parameters()) for seed in (3, 3, 4))

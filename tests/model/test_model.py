@@ -209,6 +209,7 @@ def test_a_stack_of_own_kinds():
     assert not [name for name, _ in stack.named_parameters() if "attention" in name]
 
 
+@pytest.mark.thorough
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("check", [model_by_aot_eager, stack_by_inductor])
 def test_compiled_equals_eager(check):

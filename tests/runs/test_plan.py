@@ -51,7 +51,7 @@ def planned(*settings: str) -> tuple[Plan, Any, Any]:
     return plan(task, config), config, task
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("case", CASES)
 def test_a_plan_from_slices_is_what_the_whole_model_takes(case: str) -> None:
     found, config, task = planned(*CASES[case])

@@ -123,6 +123,7 @@ def test_a_stopped_run_goes_on_exactly(task: str, whole: dict[str, Path], tmp_pa
     assert result(tmp_path / "run", UPDATES) == result(whole[task], UPDATES)
 
 
+@pytest.mark.thorough
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("task", TASKS)
 def test_a_killed_run_ends_with_the_bits_of_the_one_left_alone(

@@ -41,6 +41,7 @@ def positions(file: Path, stride: int) -> list[int]:
     return [0, bits - 1, *dice.sample(range(bits), 150 // stride)]
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])
 def test_any_flipped_bit_is_refused_by_name_and_the_checkpoint_before_is_offered(
     copy: Path, name: str, stride: int

@@ -32,6 +32,7 @@ def files_end_at(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("room", ["no checkpoint", "no metrics"])
 def test_a_full_disk_while_training(unfinished: Callable[..., Path], short: Path, room: str) -> None:
     folder = unfinished(6)

@@ -135,6 +135,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_is_a_note(half: Path, tmp_path
     assert steps(folder) == [5, 6, 8]
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("kind", ["rename", "fsync", "rmdir"])
 def test_an_old_checkpoint_that_could_not_be_removed_once_goes_later(half: Path, tmp_path: Path, kind: str) -> None:
     whole, folder = (Path(shutil.copytree(half, tmp_path / name)) for name in ("whole", "run"))

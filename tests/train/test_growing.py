@@ -26,7 +26,7 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_longer_run_is_as_if_it_had_been_so_from_the_start(tmp_path: Path, name: str) -> None:
     """7 is no update at which a validation or a checkpoint is due."""

@@ -12,7 +12,7 @@ from kill_runs import kill_runs
 from tiny import RUN, finish, options, result, steps
 
 
-@pytest.mark.parametrize("timed", [4, pytest.param(14, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("timed", [3, pytest.param(14, marks=pytest.mark.thorough)])
 def test_many_kills_end_with_the_bits_of_the_run_left_alone(tmp_path: Path, timed: int) -> None:
     code, out, err = finish(forked.call(kill_runs, tmp_path, 7, timed, 2 * (at_files := timed // 3 + 1)))
     assert code == 0, err

@@ -14,6 +14,7 @@ from normscope.train import RunFolder
 from tiny import SHORT, result, tiny
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("then", ["gone", "another", "removed"])
 def test_a_folder_that_is_no_longer_there_is_named(then: str, tmp_path: Path) -> None:
     run, moved = tmp_path / "run", tmp_path / "moved"

@@ -124,7 +124,7 @@ def test_weights_spoilt_by_the_optimiser_are_never_saved(tmp_path: Path) -> None
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("spoilt", ["weights", "exp_avg_sq"])
 @pytest.mark.parametrize("update", [5, 6])
 @pytest.mark.parametrize("signalled", [True, False])
@@ -197,7 +197,7 @@ def test_skip_leaves_weights_moments_and_summed_rate_and_goes_on(
     assert all(math.isfinite(e["loss_nats"]) for e in events if e["event"] == "update")
 
 
-@pytest.mark.sampled(one_in=2)
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("at", [BAD - 1, BAD, BAD + 1])
 def test_a_run_with_a_skip_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     poison(monkeypatch, math.nan)

@@ -15,7 +15,7 @@ from normscope.train import RunFolder
 from placement.expected import expected
 from tiny import SHORT, result, tiny
 
-pytestmark = pytest.mark.sampled(one_in=10)
+pytestmark = pytest.mark.sampled(one_in=20)
 
 TRAINED = [
     name

@@ -20,6 +20,7 @@ from normscope.train import RunFolder
 from tiny import SHORT, flip, leftovers, resealed, result, steps, tiny
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_at_that_update_and_the_run_goes_on_exactly(
     unfinished: Callable[..., Path], short: Path, number: int

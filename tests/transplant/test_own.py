@@ -30,7 +30,7 @@ def loss_of(logits: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.flatten(0, 1), ids().flatten())
 
 
-@pytest.mark.sampled(one_in=7)
+@pytest.mark.sampled(one_in=14)
 @pytest.mark.parametrize("style", [Block, InPlace, Kept])
 @pytest.mark.parametrize("placement", BY_HAND)
 def test_a_placement_is_what_one_writes_by_hand(placement: str, style: type[nn.Module]) -> None:

@@ -85,6 +85,7 @@ def address_says(tab: Tab) -> str:
     return found
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(
     ("facet", "value", "left"),
     [

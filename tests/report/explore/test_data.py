@@ -172,6 +172,7 @@ def test_a_run_that_has_not_begun_has_no_line(comparison: ComparisonPage) -> Non
     assert explorer(replace(comparison, train_curves=none, valid_curves=none, gradient_profiles=bare)).charts
 
 
+@pytest.mark.thorough
 def test_a_page_of_twelve_arms_three_seeds_and_a_thousand_updates_stays_small(large: ComparisonPage) -> None:
     assert len(render(large).encode()) <= 400_000
 

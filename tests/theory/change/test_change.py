@@ -26,7 +26,7 @@ def interleaved(by_kind: dict[str, np.ndarray]) -> np.ndarray:
     return np.stack([by_kind["attention"], by_kind["feed_forward"]], 1).ravel()
 
 
-@pytest.mark.sampled(one_in=3)
+@pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_as_measured(placement):
     """Within three and a half standard errors, and what widths of 96 leave out."""

@@ -60,6 +60,7 @@ def drawn():
     return found
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("rule", RULES)
 def test_both_matrices_of_a_feed_forward(drawn, rule):
     for (activation, inputs, gradients), measured in drawn.items():

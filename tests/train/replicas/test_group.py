@@ -94,6 +94,7 @@ def _wait_for_updates(process: Forked, count: int) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_signal_to_one_process_has_all_of_them_save_at_one_update(
     rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -136,6 +137,7 @@ def test_a_process_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert f"process 1 ({joining.socket.gethostname()}, process {processes[1].pid}) has not answered for 2" in err
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_gradient_that_is_no_number_stops_all_before_the_optimiser_moves(
     rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
