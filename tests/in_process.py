@@ -19,7 +19,7 @@ def run_cells(
     stop_when: StopRule | None = None,
     **options: object,
 ) -> list[CellState[Any]]:
-    """As `normscope_studies.pool.run_cells`, one cell after the other."""
+    """As `normscope.compare.pool.run_cells`, one cell after the other."""
     states = [CellState(cell) for cell in cells]
     for state in states:
         train_run(state.cell.config, state.cell.folder.path, stop_when=stop_when)

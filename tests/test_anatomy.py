@@ -7,7 +7,11 @@ import anatomy
 
 def test_the_house_stays_within_its_limits():
     found = anatomy.figures()
-    assert {name: found[name] for name, limit in anatomy.LIMITS.items() if found[name] > limit} == {}
+    grown = {name: found[name] for name, limit in anatomy.LIMITS.items() if found[name] > limit}
+    assert grown == {}, (
+        "the house has grown to these: take away as much elsewhere, or, where an addition is worth it, raise LIMITS in "
+        "tests/anatomy.py to these numbers in the commit that adds it"
+    )
     assert found["median lines"] >= anatomy.LEAST_MEDIAN_LINES
 
 

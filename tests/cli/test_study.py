@@ -73,6 +73,12 @@ def test_every_folder_and_every_file_with_a_study_is_found():
     assert set(studies()) == {name.replace("_", "-") for name in folders | files}
 
 
+def test_the_manual_asks_the_question_of_every_study():
+    page = (Path(__file__).parents[2] / "docs/studies.md").read_text(encoding="utf-8")
+    lacking = [name for name in studies() if f"\n| `{name}` | " not in page]
+    assert lacking == [], "docs/studies.md, Which studies there are: give each of these a row with its question"
+
+
 @pytest.mark.parametrize("words", [["--help"], ["lemmas", "--help"], ["depth", "--help"]], ids=" ".join)
 def test_help_needs_no_torch(words: list[str]):
     """It takes seconds to import."""

@@ -54,8 +54,8 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
 def test_every_rule_has_a_rebuilt_error(rule):
     assert rule.id in REBUILT | NEED_MORE_THAN_A_MODEL.keys(), (
         f"no test has an error that {rule.id} must find: add a Bug with rule={rule.id!r}, and the right model beside "
-        "it, to tests/doctor/bugs.py (wiring), bugs_skip_path.py or bugs_values.py (weights and values); "
-        "where a model alone does not show it, write a test and name it here"
+        "it, to tests/doctor/bugs.py, bugs_blocks.py or bugs_skip_path.py (wiring), bugs_values.py or bugs_starts.py "
+        "(weights and values); where a model alone does not show it, write a test and name it here"
     )
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -148,6 +149,13 @@ def test_a_name_of_the_list_is_valid_and_every_other_is_refused_with_the_list():
         assert validated(OptimizerConfig, {"name": name}).name == name
     with pytest.raises(UserError, match=f"one of {', '.join(OPTIMIZERS)}, got 'lamb'"):
         validated(OptimizerConfig, {"name": "lamb"})
+
+
+def test_the_page_of_training_names_every_one():
+    page = (Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8")
+    (paragraph,) = re.findall(r"^`optimizer.name` is .*?\n\n", page, re.MULTILINE | re.DOTALL)
+    lacking = [name for name in OPTIMIZERS if f"`{name}`" not in paragraph]
+    assert lacking == [], "docs/training.md, Optimisers, and parameters by role: name these beside the others"
 
 
 def test_what_is_said_of_another_optimiser_is_of_one_in_the_list():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from normscope.errors import UserError
 from normscope.exchange.verbs import export_run
+from normscope.optim import OPTIMIZERS
 from normscope.placement import named, registered
 from normscope.runs.config import load
 from normscope.runs.run import train_run
@@ -48,7 +49,7 @@ OWN: dict[str, dict[str, list[Any]]] = {
     "translation": {"position_encoding": ["sinusoidal", "rotary", "alibi", "none"], "embeddings": ["shared"]},
 }
 TRAINING: dict[str, list[Any]] = {
-    "optimizer.name": ["adam", "adamw", "sgd", "radam", "muon"],
+    "optimizer.name": [name for name in OPTIMIZERS if name != "lion"],
     "optimizer.weight_decay": [0.0, 0.1],
     "schedule.decay": ["constant", "linear", "wsd"],
     "schedule.warmup_updates": [0, 2],

@@ -35,7 +35,7 @@ class Rule:
     """Paper and section, or a public issue where it happened."""
     faults: Callable[[Patient], Iterable[Fault]]
     needs: tuple[Callable[[Patient], str], ...] = ()
-    """What the patient must have for the rule to be asked, of those in `needs.py`."""
+    """What the patient must have for the rule to be asked, of those at the end of `patient.py`."""
     of_structure: bool = False
     """Whether it can be asked of a structure without weights and measurements."""
     bears_nonfinite: bool = False
