@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from ...errors import UserError
 from ..order import StableDraw
 from . import lexicon as lex
-from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR, ToyWords, agreeing, inflected, pronoun, word
+from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR
 
 SPLITS: Final = ("train", "valid", "test")
 
@@ -35,7 +35,7 @@ class Phrase(NamedTuple):
     `may_lead` says whether the phrase may open a main clause before the verb.
     """
 
-    de: ToyWords = ()
+    de: str = ""
     en: str = ""
     form: int = SINGULAR
     gender: str = ""
@@ -45,9 +45,7 @@ class Phrase(NamedTuple):
 
 
 ABSENT: Final = Phrase()
-_ToyPair = tuple[ToyWords, str]
-_STOP: Final = word(".", "mark")
-_COMMA: Final = word(",", "mark")
+_ToyPair = tuple[str, str]
 
 
 class _Clause(NamedTuple):
@@ -60,7 +58,7 @@ class _Clause(NamedTuple):
     subject: Phrase
     finite: str
     prefix: str
-    final: ToyWords
+    final: str
     en_plain: str
     en_support: tuple[str, str]
     object: Phrase = ABSENT
@@ -101,11 +99,7 @@ def _noun_phrase(
         en = "an"
     unlike_subject = case == DATIVE or gender == "m"
     return Phrase(
-        (
-            *inflected(de, "determiner", case, gender),
-            *inflected(adjective, "adjective", case, gender),
-            *inflected(noun.form(case, plural), "noun", case, gender),
-        ),
+        _join(de, adjective, noun.form(case, plural)),
         _join(en, noun_en),
         PLURAL if plural else SINGULAR,
         gender,
@@ -118,7 +112,7 @@ def _noun_phrase(
 def _subject(draw: StableDraw, kinds: Sequence[str], *, adjectives: float, pronouns: float) -> Phrase:
     if draw.chance(pronouns):
         de, en, form = draw.one_of(lex.SUBJECT_PRONOUNS)
-        return Phrase(pronoun(de, en, NOMINATIVE), en, form)
+        return Phrase(de, en, form)
     return _noun_phrase(draw, kinds, NOMINATIVE, adjectives=adjectives)
 
 
@@ -127,7 +121,7 @@ def _object(draw: StableDraw, verb: lex.Verb, subject: Phrase, *, adjectives: fl
     if "person" in verb.objects and draw.chance(0.15):
         pronouns = lex.OBJECT_PRONOUNS[verb.case]
         de, en = draw.one_of(pronouns[:1] if subject.en in ("i", "we") else pronouns)
-        return Phrase(pronoun(de, en, verb.case), en, may_lead=True)
+        return Phrase(de, en, may_lead=True)
     return _noun_phrase(draw, verb.objects, verb.case, adjectives=adjectives, negative=True)
 
 
@@ -135,15 +129,15 @@ def _place(draw: StableDraw, verb: lex.Verb) -> Phrase:
     """Place or company: im garten -> in the garden (in + dem = im), mit der frau -> with the woman."""
     if not verb.objects and (not verb.place or draw.chance(0.4)):
         company = _noun_phrase(draw, ("person", "animal"), DATIVE, adjectives=0.15)
-        return Phrase((*word("mit", "preposition"), *company.de), f"with {company.en}")
+        return Phrase(f"mit {company.de}", f"with {company.en}")
     if not verb.place:
         return ABSENT
     de, en = draw.one_of(lex.PLACES)
     kinds = ("place",) if de == "in" else ("place", "thing", "opening", "text")
     where = _noun_phrase(draw, kinds, DATIVE, adjectives=0.15)
-    german: ToyWords = (*word(de, "preposition"), *where.de)
-    if (de, where.de[0].text) == ("in", "dem"):
-        german = (where.de[0]._replace(text="im", part="preposition"), *where.de[1:])
+    german = f"{de} {where.de}"
+    if german.startswith("in dem "):
+        german = f"im {german.removeprefix('in dem ')}"
     return Phrase(german, f"{en} {where.en}", may_lead=True)
 
 
@@ -152,18 +146,10 @@ def _state(draw: StableDraw, subject: Phrase, tense: str) -> _Clause:
     finite, en = lex.COPULA[tense]
     stem = draw.one_of(lex.FITTING_ADJECTIVES[subject.kind])
     degree, en_degree = draw.one_of(lex.DEGREES) if draw.chance(0.5) else ("", "")
-    state = (*word(degree, "adverb"), *word(lex.predicate(stem), "predicate"))
+    state = _join(degree, lex.predicate(stem))
     en_state = _join(en_degree, lex.ADJECTIVES[stem])
     be = en[subject.form]
-    clause = _Clause(
-        _with_verb(subject, finite[subject.form]),
-        finite[subject.form],
-        "",
-        state,
-        f"{be} {en_state}",
-        (be, en_state),
-        is_state=True,
-    )
+    clause = _Clause(subject, finite[subject.form], "", state, f"{be} {en_state}", (be, en_state), is_state=True)
     return clause._replace(negated=not degree and draw.chance(0.2))
 
 
@@ -173,23 +159,15 @@ def _action(subject: Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _C
     do = "does" if third else "do"
     if tense == "past":
         finite = lex.PERFECT[verb.perfect][subject.form]
-        participle = word(verb.participle, "participle")
-        return _Clause(_with_verb(subject, finite), finite, "", participle, verb.en_past, ("did", verb.en))
+        return _Clause(subject, finite, "", verb.participle, verb.en_past, ("did", verb.en))
     if tense == "present":
         plain = lex.english_s(verb.en) if third else verb.en
-        finite = verb.finite[subject.form]
-        return _Clause(_with_verb(subject, finite), finite, verb.prefix, (), plain, (do, verb.en))
+        return _Clause(subject, verb.finite[subject.form], verb.prefix, "", plain, (do, verb.en))
     finite, en = modal.finite[subject.form], f"{modal.en} {verb.en}"
-    subject, infinitive = _with_verb(subject, finite), word(verb.infinitive, "infinitive")
     if modal.auxiliary:
-        return _Clause(subject, finite, "", infinitive, en, (modal.en, verb.en))
+        return _Clause(subject, finite, "", verb.infinitive, en, (modal.en, verb.en))
     plain = ("has to " + verb.en if modal.en == "have to" else lex.english_s(en)) if third else en
-    return _Clause(subject, finite, "", infinitive, plain, (do, en))
-
-
-def _with_verb(subject: Phrase, finite: str) -> Phrase:
-    """The subject of that verb."""
-    return subject._replace(de=agreeing(subject.de, finite))
+    return _Clause(subject, finite, "", verb.infinitive, plain, (do, en))
 
 
 def _clause(
@@ -211,38 +189,35 @@ def _clause(
     time = place = ABSENT
     if draw.chance(0.5 if rich else 0.15):
         de, en = draw.one_of(lex.TIMES["present" if tense == "modal" else tense])
-        time = Phrase(word(de, "adverb"), en, may_lead=True)
+        time = Phrase(de, en, may_lead=True)
     if rich and draw.chance(0.35):
         place = _place(draw, verb)
     negated = obj.definite and draw.chance(0.2)
     return clause._replace(object=obj, time=time, place=place, negated=negated)
 
 
-def _middle(clause: _Clause) -> ToyWords:
+def _middle(clause: _Clause) -> str:
     """Everything between the verbs but the subject: den hund heute nicht im garten; heute einen hund im garten."""
-    early, late = (clause.object.de, ()) if clause.object.definite else ((), clause.object.de)
-    negation = word("nicht" if clause.negated else "", "negation")
-    return (*early, *clause.time.de, *negation, *late, *clause.place.de)
+    early, late = (clause.object.de, "") if clause.object.definite else ("", clause.object.de)
+    return _join(early, clause.time.de, "nicht" if clause.negated else "", late, clause.place.de)
 
 
-def _verb_first(clause: _Clause) -> ToyWords:
+def _verb_first(clause: _Clause) -> str:
     """Questions, and what follows a fronted phrase: sieht der mann den hund; ruft er morgen an."""
-    finite, prefix = word(clause.finite, "verb"), word(clause.prefix, "prefix")
-    return (*finite, *clause.subject.de, *_middle(clause), *clause.final, *prefix)
+    return _join(clause.finite, clause.subject.de, _middle(clause), clause.final, clause.prefix)
 
 
-def _verb_second(clause: _Clause, lead: str = "subject") -> ToyWords:
+def _verb_second(clause: _Clause, lead: str = "subject") -> str:
     """Main clause opened by the piece named `lead`: subject, object, time or place."""
     first = {"subject": clause.subject, "object": clause.object, "time": clause.time, "place": clause.place}[lead]
     kept = [ABSENT if piece is first else piece for piece in (clause.subject, clause.object, clause.time, clause.place)]
     rest = clause._replace(subject=kept[0], object=kept[1], time=kept[2], place=kept[3])
-    return (*first.de, *_verb_first(rest))
+    return _join(first.de, _verb_first(rest))
 
 
-def _verb_final(clause: _Clause) -> ToyWords:
+def _verb_final(clause: _Clause) -> str:
     """Subordinate clause; the prefix returns to its verb: er den mann morgen anruft, er den mann angerufen hat."""
-    finite = word(clause.prefix + clause.finite, "verb")
-    return (*clause.subject.de, *_middle(clause), *clause.final, *finite)
+    return _join(clause.subject.de, _middle(clause), clause.final, clause.prefix + clause.finite)
 
 
 def _english(clause: _Clause, *, lead: str = "subject", question: bool = False) -> str:
@@ -260,7 +235,7 @@ def _statement(draw: StableDraw) -> _ToyPair:
     clause = _clause(draw, rich=True)
     leads = [lead for lead in ("object", "time", "place") if getattr(clause, lead).may_lead]
     lead = draw.one_of(leads) if leads and draw.chance(0.5) else "subject"
-    return (*_verb_second(clause, lead), *_STOP), f"{_english(clause, lead=lead)} ."
+    return f"{_verb_second(clause, lead)} .", f"{_english(clause, lead=lead)} ."
 
 
 def _question(draw: StableDraw) -> _ToyPair:
@@ -271,18 +246,17 @@ def _question(draw: StableDraw) -> _ToyPair:
         de, en = "warum", "why"
     if de:
         clause = clause._replace(time=ABSENT, place=ABSENT)
-    german = (*word(de, "question word"), *_verb_first(clause), *word("?", "mark"))
-    return german, _join(en, _english(clause, question=True), "?")
+    return _join(de, _verb_first(clause), "?"), _join(en, _english(clause, question=True), "?")
 
 
 def _subordinate(draw: StableDraw) -> _ToyPair:
     """wenn er schläft , arbeiten wir . -> if he sleeps , we work .   wir warten , weil ... -> we wait because ..."""
     de, en = draw.one_of(lex.SUBORDINATORS)
     main, side = (_clause(draw, past=de != "wenn") for _ in range(2))
-    german = (*word(de, "conjunction"), *_verb_final(side))
+    german = f"{de} {_verb_final(side)}"
     if draw.chance(0.35):
-        return (*german, *_COMMA, *_verb_first(main), *_STOP), f"{en} {_english(side)} , {_english(main)} ."
-    return (*_verb_second(main), *_COMMA, *german, *_STOP), f"{_english(main)} {en} {_english(side)} ."
+        return f"{german} , {_verb_first(main)} .", f"{en} {_english(side)} , {_english(main)} ."
+    return f"{_verb_second(main)} , {german} .", f"{_english(main)} {en} {_english(side)} ."
 
 
 def _report(draw: StableDraw) -> _ToyPair:
@@ -290,10 +264,8 @@ def _report(draw: StableDraw) -> _ToyPair:
     finite, en, link, en_link = draw.one_of(lex.REPORTS)
     who, told = _subject(draw, ("person",), adjectives=0.25, pronouns=0.5), _clause(draw)
     verb = lex.english_s(en) if who.form == SINGULAR else en
-    said = finite[who.form]
-    opening = (*_with_verb(who, said).de, *word(said, "verb"), *_COMMA, *word(link, "conjunction"))
     return (
-        (*opening, *_verb_final(told), *_STOP),
+        f"{who.de} {finite[who.form]} , {link} {_verb_final(told)} .",
         f"{who.en} {verb} {en_link} {_english(told)} .",
     )
 
@@ -302,11 +274,7 @@ def _coordination(draw: StableDraw) -> _ToyPair:
     """er schläft , aber wir arbeiten . -> he sleeps , but we work ."""
     de, en = draw.one_of(lex.COORDINATORS)
     one, two = _clause(draw), _clause(draw)
-    link = [one for text in de.split() for one in (_COMMA if text == "," else word(text, "conjunction"))]
-    return (
-        (*_verb_second(one), *link, *_verb_second(two), *_STOP),
-        f"{_english(one)} {en} {_english(two)} .",
-    )
+    return f"{_verb_second(one)} {de} {_verb_second(two)} .", f"{_english(one)} {en} {_english(two)} ."
 
 
 def _relative(draw: StableDraw) -> _ToyPair:
@@ -314,15 +282,12 @@ def _relative(draw: StableDraw) -> _ToyPair:
     who = _noun_phrase(draw, ("person",), NOMINATIVE, adjectives=0.2)
     if who.gender == "m" and draw.chance(0.5):
         told = _clause(draw, gap=True)
-        whom = inflected("den", "relative pronoun", ACCUSATIVE, who.gender)
-        de, en = (*whom, *_verb_final(told)), f"whom {_english(told)}"
+        de, en = f"den {_verb_final(told)}", f"whom {_english(told)}"
     else:
-        text = lex.determiner("der", NOMINATIVE, who.gender)
-        relative = inflected(text, "relative pronoun", NOMINATIVE, who.gender)
-        told = _clause(draw, subject=who._replace(de=relative, en="who"))
+        told = _clause(draw, subject=who._replace(de=lex.determiner("der", NOMINATIVE, who.gender), en="who"))
         de, en = _verb_final(told), _english(told)
-    main = _clause(draw, subject=who._replace(de=(*who.de, *_COMMA, *de, *_COMMA), en=f"{who.en} {en}"))
-    return (*_verb_second(main), *_STOP), f"{_english(main)} ."
+    main = _clause(draw, subject=who._replace(de=f"{who.de} , {de} ,", en=f"{who.en} {en}"))
+    return f"{_verb_second(main)} .", f"{_english(main)} ."
 
 
 _KINDS: Final = (*[_statement] * 9, *[_question] * 3, *[_subordinate] * 4, *[_report] * 2, _coordination, _relative)
@@ -338,13 +303,9 @@ def _pair(seed: int, split: str, index: int) -> _ToyPair:
     draw = StableDraw(f"{seed}/{split}/{index}")
     while True:
         de, en = draw.one_of(_KINDS)(draw)
-        fits = all(MIN_TOKENS <= tokens <= MAX_TOKENS for tokens in (len(de), en.count(" ") + 1))
-        if fits and split_of(_text(de)) == split:
+        fits = all(MIN_TOKENS <= side.count(" ") + 1 <= MAX_TOKENS for side in (de, en))
+        if fits and split_of(de) == split:
             return de, en
-
-
-def _text(words: ToyWords) -> str:
-    return " ".join([one.text for one in words])
 
 
 def toy_pairs(count: int, *, seed: int, split: str) -> list[tuple[str, str]]:
@@ -353,15 +314,6 @@ def toy_pairs(count: int, *, seed: int, split: str) -> list[tuple[str, str]]:
     Pair i depends on (seed, split, i) alone, so a shorter list is the start of a longer one. Splits share no
     source sentence, whatever their seeds; within a split a sentence may, rarely, come twice.
     """
-    return [(_text(de), en) for de, en in _pairs(count, seed, split)]
-
-
-def toy_sentences(count: int, *, seed: int, split: str) -> list[ToyWords]:
-    """The German-like sides of `toy_pairs`, word by word with what the grammar knows of each."""
-    return [de for de, _ in _pairs(count, seed, split)]
-
-
-def _pairs(count: int, seed: int, split: str) -> list[_ToyPair]:
     if count < 0:
         raise UserError(f"count={count} must not be negative")
     if split not in SPLITS:
