@@ -96,12 +96,6 @@ print("torch" in sys.modules)
     assert "lemmas" in out if words == ["--help"] else "--scale" in out
 
 
-def test_an_option_of_its_own_is_a_setting_given_once(study, tmp_path: Path):
-    code, out, err = study("depth", "--blocks", 5, "--set", "blocks=6", "--out", tmp_path / "out")
-    assert (code, out) == (2, "")
-    assert err == "error: blocks is given twice: by an option of its own, and by --set blocks=6; give it once\n"
-
-
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("scale", ["smoke", "cpu"])
 def test_a_scale_whose_verdicts_mean_nothing_says_so(study, tmp_path: Path, scale: str):

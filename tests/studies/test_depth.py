@@ -235,8 +235,8 @@ class TestVerb:
 
     def test_runs(self, tmp_path, monkeypatch, capsys):
         out = tmp_path / "out"
-        options = ("--blocks", 6, "--width", 16, "--seeds", 1, "--placements", "pre-ln, post-ln", "--out", out)
-        assert self.call(monkeypatch, *options) == 0
+        settings = ("blocks=6", "width=16", "ffn_width=64", "seeds=1", 'placements=["pre-ln", "post-ln"]')
+        assert self.call(monkeypatch, *(word for one in settings for word in ("--set", one)), "--out", out) == 0
         printed = capsys.readouterr().out
         first_words = [line.split()[0] for line in printed.splitlines()]
         assert [one for one in first_words if one in ("placement", "pre-ln", "post-ln")] == [
@@ -248,10 +248,10 @@ class TestVerb:
         assert (out / "report.html").is_file()
         results = json.loads((out / "results.json").read_text(encoding="utf-8"))
         assert results["settings"]["ffn_width"] == 64
-        assert results["commands"][0].startswith("normscope study depth --blocks 6")
+        assert results["commands"][0].startswith("normscope study depth --set blocks=6")
 
     def test_a_mistake_is_one_line(self, tmp_path, monkeypatch, capsys):
-        assert self.call(monkeypatch, "--placements", "post-lm", "--out", tmp_path) == 2
+        assert self.call(monkeypatch, "--set", 'placements=["post-lm"]', "--out", tmp_path) == 2
         assert capsys.readouterr().err.startswith("error: unknown placement 'post-lm'; did you mean ")
 
     def test_an_interruption_says_how_to_go_on(self, tmp_path, monkeypatch, capsys):
@@ -259,5 +259,5 @@ class TestVerb:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(measure, "hidden_rms", interrupt)
-        assert self.call(monkeypatch, "--placements", "pre-ln", "--out", tmp_path) == 130
+        assert self.call(monkeypatch, "--set", 'placements=["pre-ln"]', "--out", tmp_path) == 130
         assert "run the same command to resume" in capsys.readouterr().err

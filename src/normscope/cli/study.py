@@ -1,6 +1,5 @@
 """`normscope study …`: measurements with a page and data of their own, one verb each."""
 
-import inspect
 import shlex
 import sys
 from collections.abc import Callable
@@ -37,16 +36,16 @@ def _study() -> None:
 def _verb(name: str, study: Any) -> Callable[..., None]:
     """The verb of one study; its type is not known here, since the tool imports no package of studies."""
 
+    @described_by(COMPARE)
     @resumable()
     def verb(
         *,
-        scale: str,
-        settings: list[str],
-        out: Path | None,
-        processes: int,
-        engine: str | None,
-        imports: list[str],
-        **options: Any,
+        scale: _Scale = "cpu",
+        settings: _Settings = [],  # noqa: B006
+        out: _Out = None,
+        processes: Annotated[int, typer.Option(help="Runs at a time; 0 for one a core, or one on a device.")] = 0,
+        engine: EngineName = None,
+        imports: Imports = [],  # noqa: B006
     ) -> None:
         import torch
 
@@ -59,7 +58,6 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
             lines = study.run(
                 scale=scale,
                 settings=settings,
-                given=_given(study.about.options, options),
                 out=out or Path("runs") / name,
                 engine=lambda room: where(processes or room),
                 watch=display,
@@ -68,26 +66,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
             )
         tell(*lines)
 
-    parameters: dict[str, tuple[Any, Any]] = {
-        "scale": (_Scale, "cpu"),
-        **{
-            option.name: (Annotated[option.kind | None, typer.Option(help=option.help, show_default=False)], None)
-            for option in study.about.options
-        },
-        "settings": (_Settings, []),
-        "out": (_Out, None),
-        "processes": (Annotated[int, typer.Option(help="Runs at a time; 0 for one a core, or one on a device.")], 0),
-        "engine": (EngineName, None),
-        "imports": (Imports, []),
-    }
-    # Typer reads a verb's options from its signature.
-    verb.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-            for name, (annotation, default) in parameters.items()
-        ]
-    )
-    return described_by(COMPARE)(verb)
+    return verb
 
 
 def _studies() -> dict[str, Any]:
@@ -102,12 +81,3 @@ for _name, _listed in _studies().items():
         "What the folder holds already is not measured again.\n\n"
         f"For example:\n\n\b\n  normscope study {_name} --scale smoke",
     )(_verb(_name, _listed))
-
-
-def _given(offered: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Settings that came by options of their own."""
-    given: dict[str, Any] = {}
-    for option in offered:
-        if values[option.name] is not None:
-            given |= option.sets(values[option.name])
-    return given

@@ -9,22 +9,10 @@ import ast
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """An option of a study's verb that stands for settings which are asked for often."""
-
-    name: str
-    kind: type
-    help: str
-    sets: Callable[[Any], Mapping[str, Any]]
-    """From the value given to the settings it changes, as `--set` would name them. Raises ValueError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +24,13 @@ class About:
     """One or two sentences."""
     help: str
     """For the list of studies: the question in at most 51 characters, a line of 80 columns."""
-    options: Sequence[Option] = ()
-    """Beside --scale and --set, which every study has."""
 
 
 _PACKAGE = __name__.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedStudy:
+class _ListedStudy:
     """A study as the command line lists it: what it says of itself, and the module that measures."""
 
     about: About
@@ -63,12 +49,12 @@ class ListedStudy:
 
 
 @cache
-def studies() -> dict[str, ListedStudy]:
+def studies() -> dict[str, _ListedStudy]:
     """The studies of this package, by the name one types, in alphabetical order."""
     return studies_in(_PACKAGE)
 
 
-def studies_in(package: str) -> dict[str, ListedStudy]:
+def studies_in(package: str) -> dict[str, _ListedStudy]:
     """The studies of a package by the name one types, in alphabetical order; imports nothing that measures.
 
     A folder with ABOUT in its `__init__.py` is one, with STUDY in its `study.py`; so is a file that holds both, whose
@@ -83,7 +69,7 @@ def studies_in(package: str) -> dict[str, ListedStudy]:
         about = getattr(importlib.import_module(module), "ABOUT", None) if part.ispkg else _read(module)
         if isinstance(about, About):
             measuring = f"{module}.study" if part.ispkg else module
-            found[part.name.replace("_", "-")] = ListedStudy(about=about, module=measuring)
+            found[part.name.replace("_", "-")] = _ListedStudy(about=about, module=measuring)
     return found
 
 

@@ -90,7 +90,6 @@ class Study:
         *,
         scale: str,
         settings: Sequence[str],
-        given: Mapping[str, Any],
         out: Path,
         engine: MakeEngine,
         watch: Callable[[str, int, int], None],
@@ -99,11 +98,11 @@ class Study:
     ) -> list[str]:
         """Measure what `out` lacks, write the page and the data, and return what the terminal shows of them.
 
-        settings: KEY=VALUE changes of the scale. given: settings that came by options of their own. Raises UserError.
+        settings: KEY=VALUE changes of the scale. Raises UserError.
         """
         if scale not in self.scales:
             raise UserError(f"--scale must be one of {', '.join(self.scales)}, got {scale!r}")
-        config = configured(self.scales[scale].config, settings, given)
+        config = configured(self.scales[scale].config, settings)
         pieces = Pieces(out, watch=watch, say=say, engine=engine)
         found, page = run_study(self, config, pieces, command=command, scale=scale)
         return [*_lines(self.about.title, found, self.caution(scale)), f"page: {page}"]
@@ -167,17 +166,11 @@ def environment_of() -> dict[str, str]:
     return {key: str(value) for key, value in (found | provenance(PACKAGE)).items() if key not in dropped}
 
 
-def configured(config: Any, overrides: Sequence[str], given: Mapping[str, Any] | None = None) -> Any:
-    """The configuration with KEY=VALUE changes, values as in TOML or plain text. Raises UserError.
-
-    given: changes that came by options of their own; a KEY=VALUE for the same key is refused.
-    """
-    table = as_table(config) | dict(given or {})
+def configured(config: Any, overrides: Sequence[str]) -> Any:
+    """The configuration with KEY=VALUE changes, values as in TOML or plain text. Raises UserError."""
+    table = as_table(config)
     for override in overrides:
-        key, value = read_override(override)
-        if key in (given or {}):
-            raise UserError(f"{key} is given twice: by an option of its own, and by --set {override}; give it once")
-        put(table, key, value)
+        put(table, *read_override(override))
     return validated(type(config), table)
 
 
