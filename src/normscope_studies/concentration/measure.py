@@ -1,7 +1,7 @@
 """What the study of concentration measures: squared norms of the hidden states of one initialised model, summed up."""
 
 # N = packed tokens
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normscope.data.opening import DataConfig, open_corpus
 from normscope.data.parallel.corpus import Corpus
-from normscope.measure import BoundCounter, Point, depth_points, recording, squared_norms
+from normscope.measure import Point, depth_points, recording
 from normscope.model import EncoderDecoder, Layout, ModelConfig, Stack, profile
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 
@@ -104,14 +104,13 @@ def measure_model(config: ConcentrationConfig, placement: str, corpus: Corpus, s
 def summarised(values_N: Tensor, config: ConcentrationConfig) -> dict[str, Any]:
     """Of samples of Z > 0: its mean, its spread, and how often it leaves the mean by more than each ε."""
     mean = float(values_N.mean())
-    counter = BoundCounter(mean, config.epsilons)
-    counter.add(values_N)
+    above, outside = (counts / values_N.numel() for counts in beyond(values_N, mean, config.epsilons))
     apart_N = values_N / mean - 1
     return {
         "mean": mean,
         "deviation": float(apart_N.std(correction=0)),
-        "above": [bound.delta for bound in counter.bounds("upper")],
-        "outside": [bound.delta for bound in counter.bounds("both")],
+        "above": above.tolist(),
+        "outside": outside.tolist(),
         "epsilon_above": max(0.0, float(apart_N.quantile(1 - config.delta))),
         "epsilon_outside": float(apart_N.abs().quantile(1 - config.delta)),
         "shrunk": float((values_N <= ALPHA_0 * mean).double().mean()),
@@ -120,17 +119,32 @@ def summarised(values_N: Tensor, config: ConcentrationConfig) -> dict[str, Any]:
 
 def gaussians(config: ConcentrationConfig) -> dict[str, Any]:
     """The same of ‖Y‖² / d, Y ~ N(0, I_d), about the mean 1 that it has."""
-    counter = BoundCounter(1.0, config.epsilons)
+    counts = torch.zeros(2, len(config.epsilons), dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)
     for start in range(0, config.vectors, 1000):
         count = min(1000, config.vectors - start)
-        counter.add(squared_norms(torch.randn(count, config.width, generator=generator)) / config.width)
-    above, outside = counter.bounds("upper"), counter.bounds("both")
-    return {
-        "above": [bound.delta for bound in above],
-        "above_error": [bound.standard_error for bound in above],
-        "outside": [bound.delta for bound in outside],
-    }
+        norms = squared_norms(torch.randn(count, config.width, generator=generator)) / config.width
+        counts += beyond(norms, 1.0, config.epsilons)
+    above, outside = counts / config.vectors
+    # As if one more lay outside and one more inside: no value seen there would claim certainty.
+    smoothed = (counts[0] + 1) / (config.vectors + 2)
+    error = (smoothed * (1 - smoothed) / config.vectors).sqrt()
+    return {"above": above.tolist(), "above_error": error.tolist(), "outside": outside.tolist()}
+
+
+def squared_norms(x: Tensor) -> Tensor:
+    """‖x‖² of each token in float64; (..., D) to (...)."""
+    return x.detach().double().square().sum(-1)
+
+
+def beyond(values_N: Tensor, mean: float, epsilons: Sequence[float]) -> Tensor:
+    """How many values leave (1 + ε) EZ upwards, and how many (1 ± ε) EZ, for each ε; (2, E), float64.
+
+    Definition 1 of Xiong et al. 2020 counts the first; the proof of Theorem 1 needs the second.
+    """
+    apart_N = values_N.double() - mean
+    limits_E1 = torch.tensor(epsilons, dtype=torch.float64)[:, None] * mean
+    return torch.stack([(side_N > limits_E1).sum(-1) for side_N in (apart_N, apart_N.abs())]).double()
 
 
 def _points(stack: Stack) -> dict[str, Point]:

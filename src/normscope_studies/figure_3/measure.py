@@ -11,7 +11,7 @@ from torch import nn
 
 from normscope.data.parallel.batches import TranslationBatch
 from normscope.data.parallel.corpus import Corpus
-from normscope.measure import depth_points, expected_gradient_norms, gradient_norms, recording, stream_moments
+from normscope.measure import depth_points, expected_gradient_norms, gradient_norms, recording
 from normscope.model import EncoderDecoder, ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.runs.trained import load_run_of
@@ -151,7 +151,7 @@ def measured_norms(
     }
     model.train()
     names = only_trainable(model, [weight for several in weights.values() for weight in several])
-    with recording(points, lambda x_ND: stream_moments(x_ND).q) as stream:
+    with recording(points, lambda x_ND: float(x_ND.double().square().mean())) as stream:
         loss = task.loss_sums(model, batch)[0] / batch.target_tokens
     loss.backward()  # type: ignore[no-untyped-call]
     norms = gradient_norms(model)

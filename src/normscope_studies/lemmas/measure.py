@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from normscope.measure import (
     Point,
     depth_points,
-    jacobian_norm,
-    jacobian_singular_values,
-    layer_norm_jacobian_norm,
     recording,
-    rms_norm_jacobian_norm,
 )
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
@@ -114,11 +110,14 @@ def jacobians(config: LemmasConfig, seed: int) -> dict[str, Any]:
     x_BD = noise_BD + torch.tensor(config.means, dtype=torch.float64)[:, None]
     claimed_B = config.width**0.5 / x_BD.norm(dim=-1)
     found: dict[str, Any] = {"claimed": claimed_B.tolist()}
-    for name, exact in (("layer-norm", layer_norm_jacobian_norm), ("rms-norm", rms_norm_jacobian_norm)):
+    # Eq. (28) of Xiong et al. 2020: without eps and gain, one over the deviation; RMSNorm's, over the root mean square.
+    exact = {"layer-norm": x_BD - x_BD.mean(-1, keepdim=True), "rms-norm": x_BD}
+    for name, divided_BD in exact.items():
         norm = NORMS[name](config.width, 0.0).double()
         small = NORMS[name](config.singular_width, 0.0).double()
-        values = jacobian_singular_values(small, x_BD[-1, : config.singular_width])
-        measured_B, exact_B = jacobian_norm(norm, x_BD), exact(x_BD, eps=0.0)
+        values = singular_values(small, x_BD[-1, : config.singular_width])
+        measured_B = torch.stack([singular_values(norm, x_D)[0] for x_D in x_BD])
+        exact_B = divided_BD.square().mean(-1).rsqrt()
         found[name] = {
             "measured": measured_B.tolist(),
             "exact": exact_B.tolist(),
@@ -127,6 +126,13 @@ def jacobians(config: LemmasConfig, seed: int) -> dict[str, Any]:
             "zero": int((values < _ZERO * values[0]).sum()),
         }
     return found
+
+
+def singular_values(f: nn.Module, x_D: Tensor) -> Tensor:
+    """Of ∂f(x)/∂x at one point, falling, from the full matrix: for small D."""
+    with torch.enable_grad():
+        jacobian_DD = torch.autograd.functional.jacobian(f, x_D)  # type: ignore[no-untyped-call]
+    return torch.linalg.svdvals(jacobian_DD)
 
 
 def _stack(placement: str, config: LemmasConfig, seed: int) -> Stack:
