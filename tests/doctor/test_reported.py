@@ -39,6 +39,31 @@ def pre(x: Tensor, of: "Block") -> Tensor:
     return x + of.feed(of.norms[1](x))
 
 
+def one_matrix(of: "Block", x: Tensor) -> Tensor:
+    return of.down(of.up(x))
+
+
+def query_for_key(block: "Block") -> None:
+    block.key_of = block.query
+
+
+def normed_skip(x: Tensor, of: "Block") -> Tensor:
+    x = of.norms[0](x) + of.attend(of.norms[0](x))
+    return x + of.feed(of.norms[1](x))
+
+
+def skipped_twice(x: Tensor, of: "Block") -> Tensor:
+    first = of.norms[0](x)
+    x = x + first + of.attend(first)
+    second = of.norms[1](x)
+    return x + second + of.feed(second)
+
+
+def norm_on_the_skip(x: Tensor, of: "Block") -> Tensor:
+    x = of.norms[0](x) + of.attend(x)
+    return of.norms[1](x) + of.feed(x)
+
+
 @dataclass(kw_only=True)
 class How:
     """What is done otherwise than in the right model."""
@@ -51,6 +76,8 @@ class How:
     """Of a mask of padding, which logits are hidden."""
     feed: Callable[["Block", Tensor], Tensor] = lambda of, x: of.down(functional.gelu(of.up(x)))
     positions: Callable[[Tensor, Tensor], Tensor] = lambda x, table: x + table[: x.shape[1]]
+    head: Callable[["Model", Tensor], Tensor] = lambda model, x: model.head(x)
+    change: Callable[["Model"], object] = lambda model: None
     loss: Callable[[Tensor], Tensor] = next_token
     inputs: tuple[Tensor, ...] = field(default_factory=lambda: (IDS,))
 
@@ -60,19 +87,21 @@ class Block(nn.Module):
 
     def __init__(self, how: How) -> None:
         super().__init__()
-        self.how, self.padding = how, None
+        self.how, self.padding, self.key_of, self.out_of = how, None, None, True
         self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
 
     def attend(self, x: Tensor) -> Tensor:
-        query, key, value = (self.how.split(linear(x)) for linear in (self.query, self.key, self.value))
+        made = (self.query, self.key if self.key_of is None else self.key_of, self.value)
+        query, key, value = (self.how.split(linear(x)) for linear in made)
         logits = query @ key.mT * query.shape[-1] ** -0.5
         if self.how.causal:
             logits = logits.masked_fill(torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
         if self.padding is not None and self.how.hidden is not None:
             logits = logits.masked_fill(self.how.hidden(self.padding), -1e9)
-        return self.out(self.how.merge(logits.softmax(-1) @ value).reshape(x.shape))
+        mixed = self.how.merge(logits.softmax(-1) @ value).reshape(x.shape)
+        return self.out(mixed) if self.out_of else mixed
 
     def feed(self, x: Tensor) -> Tensor:
         return self.how.feed(self, x)
@@ -96,13 +125,14 @@ class Model(nn.Module):
                 nn.init.normal_(weight, std=0.02 * (2 * BLOCKS) ** (-0.5 * ("out." in name or "down." in name)))
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
+        how.change(self)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.how.positions(self.tokens(ids), self.places)
         for block in self.blocks:
             block.padding = mask
             x = block(x)
-        return self.head(self.norm(x))
+        return self.how.head(self, self.norm(x))
 
 
 def judged(how: How) -> Diagnosis:
@@ -115,6 +145,26 @@ def loud(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
 
 def of_padding(hidden: Callable[[Tensor], Tensor] | None) -> How:
     return How(causal=False, hidden=hidden, inputs=(PADDED, PADDED != 0), loss=drawn_tokens)
+
+
+def without_projection(x: Tensor, of: Block) -> Tensor:
+    of.out_of = False
+    x = x + of.attend(of.norms[0](x))
+    return x + of.feed(of.norms[1](x))
+
+
+def copied(model: Model) -> None:
+    model.head.weight.data = model.tokens.weight.data.clone()
+
+
+def tied(model: Model) -> None:
+    model.head.weight = model.tokens.weight
+
+
+def shifted(places: int) -> Callable[[Tensor], Tensor]:
+    return lambda logits: functional.cross_entropy(
+        logits[:, : TOKENS - places].flatten(0, 1), IDS[:, places:].flatten()
+    )
 
 
 ENCODER, CAUSAL = How(causal=False, loss=drawn_tokens), How()
@@ -145,11 +195,54 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "attention-mask",
         "of their weight to padding",
     ),
+    "the skip from a norm that is called again": (How(block=normed_skip), "misplaced-step", "in 3 of 6 sub-layers"),
+    "a skip of x and one of its norm": (
+        How(block=skipped_twice),
+        "misplaced-step",
+        "is added where x is meant",
+    ),
+    "the norm on the skip": (How(block=norm_on_the_skip), "misplaced-step", "in 6 of 6 sub-layers"),
+    "keys by the matrix of queries": (
+        How(change=lambda model: [query_for_key(block) for block in model.blocks]),
+        "unused-parameters",
+        "3 matrices are built and never read",
+    ),
+    "no output projection": (
+        How(block=without_projection),
+        "unused-parameters",
+        "3 matrices are built and never read",
+    ),
+    "another matrix in the head's place": (
+        How(head=lambda model, x: x @ model.tokens.weight.T),
+        "unused-parameters",
+        "1 matrices are built and never read",
+    ),
+    "a feed-forward without a curve": (How(feed=one_matrix), "misplaced-curve", "nothing but sums between them"),
+    "a curve behind the last matrix": (
+        How(feed=lambda of, x: of.down(of.up(x)).relu()),
+        "misplaced-curve",
+        "end in a curve, behind their last matrix",
+    ),
+    "a softmax before a cross-entropy": (
+        How(head=lambda model, x: model.head(x).softmax(-1)),
+        "scores-not-logits",
+        "sum to 1 already",
+    ),
+    "logits cut at 0": (How(head=lambda model, x: model.head(x).relu()), "scores-not-logits", "cut off at 0"),
+    "targets that are not shifted": (How(loss=shifted(0)), "targets-misplaced", "the very tokens"),
+    "targets that are shifted twice": (How(loss=shifted(2)), "targets-misplaced", "two places later"),
+    "a head that is tied by value": (How(change=copied), "identical-blocks", "starts as a copy of tokens.weight"),
     "a mask of padding that is not used": (of_padding(None), "attention-mask", "of their weight to padding"),
 }
 RIGHT = {
     "causal": CAUSAL,
     "encoder": ENCODER,
+    "tied": How(change=tied),
+    "log-probabilities": How(
+        head=lambda model, x: model.head(x).log_softmax(-1),
+        loss=lambda scores: functional.nll_loss(scores[:, :-1].flatten(0, 1), IDS[:, 1:].flatten()),
+    ),
+    "a gated feed-forward": How(feed=lambda of, x: of.down(of.up(x).sigmoid() * of.up(x))),
     "padding": of_padding(lambda mask: ~mask[:, None, None]),
     # A user who hands over (T, B) and has positions of T.
     "tokens first": How(
@@ -167,6 +260,26 @@ RIGHT = {
 def test_what_was_reported_is_found(name):
     how, rule, told = BUGS[name]
     assert [(found, message) for found, message, _ in loud(judged(how)) if found == rule and told in message]
+
+
+def test_an_optimiser_of_another_model_is_an_error():
+    other = torch.optim.AdamW(Model(CAUSAL).parameters(), weight_decay=0.0)
+    found = normscope.diagnose(Model(CAUSAL), (IDS,), loss=next_token, optimizer=other, advise=False).findings
+    ((rule, severity, message),) = [(one.id, one.severity.value, one.message) for one in found]
+    assert (rule, severity) == ("unused-in-optimizer", "error")
+    assert "none of which is this model's" in message
+
+
+def test_a_block_at_a_rate_of_0_is_named():
+    model = Model(CAUSAL)
+    inside = list(model.blocks[1].parameters())
+    held = {id(weight) for weight in inside}
+    rest = [weight for weight in model.parameters() if id(weight) not in held]
+    groups = [{"params": inside, "lr": 0.0}, {"params": rest}]
+    found = normscope.diagnose(
+        model, (IDS,), loss=next_token, optimizer=torch.optim.AdamW(groups, weight_decay=0.0), advise=False
+    )
+    assert [one for one in loud(found) if one[0] == "optimizer-unlike-others" and "block 2 of" in one[1]]
 
 
 @pytest.mark.parametrize("name", RIGHT)

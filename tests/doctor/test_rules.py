@@ -44,7 +44,10 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "optimizer-unlike-others": test_lint_numbers.test_a_block_that_the_optimiser_treats_otherwise,
     "unused-in-optimizer": test_lint_numbers.test_norms_that_no_group_holds,
     "rate-out-of-range": test_advice.test_an_instance_gives_what_its_name_does_and_its_own_rate_is_the_wanted_one,
-    "sequences-mixed": test_reported.test_what_was_reported_is_found,
+    **dict.fromkeys(
+        ("sequences-mixed", "misplaced-curve", "scores-not-logits", "targets-misplaced"),
+        test_reported.test_what_was_reported_is_found,
+    ),
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it and its twin."""

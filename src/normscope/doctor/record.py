@@ -169,6 +169,8 @@ class SublayerMeasurements:
     """None where it was not recorded."""
     attention: AttentionMeasurements | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """None of what is no attention, or none that is understood."""
+    curves: Literal["", "none", "last"] = field(default="", metadata=_INNER)
+    """Where a feed-forward has no curve at all, or one behind its last matrix."""
     reads_later: bool = field(default=False, metadata=_INNER)
     """Whether what it makes of a token depends on later ones."""
     mixes: tuple[int, ...] = field(default=(), metadata=_INNER)
@@ -310,8 +312,10 @@ class ModelMeasurements:
     """Parameters whose σ or tanh has next to no slope left."""
     positions_along: int | None = field(default=None, metadata=_INNER)
     """The dimension of (A, C, D) along which what is added to the stream for every input alike differs."""
-    predicts_next: bool = field(default=False, metadata=_INNER)
-    """Whether the loss's targets are known to be the tokens that the model is given one place later."""
+    target_places: int | None = field(default=None, metadata=_INNER)
+    """How many places later than a token the model is given its target, 0 to 2; None where that is not known."""
+    scores_are: Literal["", "probabilities", "cut"] = field(default="", metadata=_INNER)
+    """What the loss takes for logits, where they sum to 1, or are cut off at 0."""
     norm_gains: tuple[NormGain, ...] = field(default=(), metadata=_INNER)
     """Of norms with a trained gain a feature, in the order in which they are computed."""
     tables: tuple[Table, ...] = field(default=(), metadata=_INNER)
@@ -326,6 +330,11 @@ class ModelMeasurements:
     runs, and the number of the product."""
     writers: tuple[str, ...] = field(default=(), metadata=_INNER)
     """The innermost modules that write into data in place."""
+
+    @property
+    def predicts_next(self) -> bool:
+        """Whether the loss's targets are known to be the tokens that the model is given one place later."""
+        return self.target_places == 1
 
 
 def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:

@@ -59,7 +59,8 @@ def examined(
         classes=passed.classes,
         logit_deviation=passed.logit_deviation,
         gradient_norms=passed.gradient_norms,
-        predicts_next=passed.predicts_next,
+        target_places=passed.target_places,
+        scores_are=passed.scores_are,
     )
     return with_opening(stacks, measured, model, lambda: call_with(model, inputs), loss, written)
 

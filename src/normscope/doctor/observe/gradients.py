@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,8 @@ class Backward:
     gradient_norms: Mapping[str, float]
     places: int
     """At which the output says something: the tokens, or one for a sequence; 0 where that is not known."""
-    predicts_next: bool = False
+    target_places: int | None = None
+    scores_are: Literal["", "probabilities", "cut"] = ""
 
 
 def backward(
@@ -80,7 +81,8 @@ def backward(
         logit_deviation=deviation,
         gradient_norms={name: 0.0 if gradient is None else _norm(gradient) for name, gradient in gradients.items()},
         places=places,
-        predicts_next=not is_stand_in and at_scores is not None and _predicts_next(at_scores, tokens),
+        target_places=None if is_stand_in or at_scores is None else _target_places(at_scores, tokens),
+        scores_are="" if at_scores is None or classes is None else _scores_are(scores, at_scores),
     )
 
 
@@ -175,20 +177,40 @@ _KNOWN = 0.9
 """Of the targets that are the next token's, for it to be no chance."""
 
 
-def _predicts_next(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> bool:
-    """Whether a loss's gradient pulls up, at each place, the logit of the token that the input has at the next one."""
-    if gradient_BTV.ndim != 3:
-        return False
-    least_BT, targets_BT = gradient_BTV[:, :-1].min(-1)
+def _target_places(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None:
+    """How many places later than a token the input has its target, 0 to 2: the one whose logit the gradient pulls up.
+
+    None where it is none of these.
+    """
+    if gradient_BTV.ndim != 3 or gradient_BTV.shape[1] <= _FARTHEST:
+        return None
+    ends = gradient_BTV.shape[1] - _FARTHEST
+    least_BT, targets_BT = gradient_BTV[:, :ends].min(-1)
     asked_BT = least_BT < 0
     for given_BT in tokens:
         if given_BT.shape == gradient_BTV.shape[:-1] and int(asked_BT.sum()) > 1:
-            shifted, same = (
-                (targets_BT == part)[asked_BT].double().mean() for part in (given_BT[:, 1:], given_BT[:, :-1])
-            )
-            if shifted >= _KNOWN > same:
-                return True
-    return False
+            known = [
+                float((targets_BT == given_BT[:, place : place + ends])[asked_BT].double().mean())
+                for place in range(_FARTHEST + 1)
+            ]
+            if sum(share >= _KNOWN for share in known) == 1:
+                return known.index(max(known))
+    return None
+
+
+_FARTHEST = 2
+
+
+def _scores_are(scores: Tensor | None, gradient: Tensor) -> Literal["", "probabilities", "cut"]:
+    """What a loss takes for logits though they are none: rows that sum to 1, or numbers cut off at 0."""
+    if scores is None or scores.shape[-1] < 3 or not _is_of_softmax(scores, gradient):
+        return ""
+    given = scores.detach().float()
+    if bool((given < 0).any()):
+        return ""
+    if float((given.sum(-1) - 1).abs().max()) < 1e-3:
+        return "probabilities"
+    return "cut" if 0.1 < float((given == 0).double().mean()) < 1 else ""
 
 
 def _norm(gradient: Tensor) -> float:

@@ -2,7 +2,7 @@
 branches out for ever by a factor of 0 that is a number in the code or a buffer, which no training changes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -48,6 +48,32 @@ def precision(graph: Graph, branch: Branch) -> torch.dtype | None:
     values = [graph.values[n] for n in branch.computed]
     made = [v.tensor.dtype for v in values if v.op in PRODUCTS or FUSED in v.op]
     return min((dtype for dtype in made if dtype.is_floating_point), key=lambda dtype: dtype.itemsize, default=None)
+
+
+_CURVES = frozenset({"relu", "gelu", "silu", "sigmoid", "tanh", "softplus", "elu", "leaky_relu", "mish", "hardswish"})
+_LINEAR = frozenset(
+    {"add", "sub", "neg", "slice", "split", "split_with_sizes", "chunk", "cat", "stack", "index_select"}
+)
+
+
+def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
+    """Of a feed-forward of two matrices and more: none, where nothing in it but products and sums; last, where a curve
+    stands behind the last matrix, and multiplies nothing; "" where neither is so."""
+    values = [graph.values[n] for n in branch.computed]
+    products = [value.number for value in values if graph.is_weight_product(value)]
+    if branch.kind != "feed_forward" or len(products) < 2:
+        return ""
+    at = branch.output
+    while (value := graph.values[at]).number not in products and len(graph.predecessors[at]) == 1:
+        if value.op in _CURVES:
+            return "last"
+        (at,) = graph.predecessors[at]
+    curved = [v for v in values if v.op not in _LINEAR | REARRANGING | PRODUCTS and not _is_multiple(graph, v)]
+    return "" if curved else "none"
+
+
+def _is_multiple(graph: Graph, value: TracedValue) -> bool:
+    return value.op in ("mul", "div") and len(graph.predecessors[value.number]) == 1 and len(set(value.inputs)) > 0
 
 
 def added_again(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -14,7 +14,7 @@ from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin, memory_of
 from .norms import norm_uses, over_features
-from .path import ROUNDING, precision, shut_by, skip_is_stopped
+from .path import ROUNDING, curves_of, precision, shut_by, skip_is_stopped
 from .recipe import recipe_of
 from .sums import LIGHT, BranchSum, Sums, with_gain
 
@@ -179,6 +179,7 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: _Sh
                 skip_stopped=skip_is_stopped(graph, stream, found),
                 rounded_by=next((op for number, op in rounded if graph.depends(number, found.sum)), ""),
                 precision=str(precision(graph, branch) or "").removeprefix("torch."),
+                curves=curves_of(graph, branch),
                 place=_place(graph, branch, found),
             )
         )

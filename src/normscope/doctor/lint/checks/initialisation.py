@@ -159,6 +159,7 @@ def _gains(wrong: list[MatrixGain]) -> str:
 def identical_blocks(patient: Patient) -> Iterator[Fault]:
     """Blocks that are copies of one drawn block; what is one and the same tensor, as in ALBERT, is no copy."""
     weights = patient.weights
+    yield from _tied_by_copy(patient)
     for stack in patient.stacks:
         groups = _copies(stack, weights)
         if not groups:
@@ -178,6 +179,27 @@ def identical_blocks(patient: Patient) -> Iterator[Fault]:
             if stock
             else "build a layer for every block rather than copy.deepcopy one, or initialise after copying",
         )
+
+
+def _tied_by_copy(patient: Patient) -> Iterator[Fault]:
+    """An output matrix that holds what an embedding holds, and is another parameter."""
+    weights = patient.weights
+    tables = [one.name for one in patient.observed.tables if one.name in weights]
+    for name in [one.name for one in patient.observed.output_matrices if one.name in weights]:
+        same = [
+            other
+            for other in tables
+            if weights[other].data_ptr() != weights[name].data_ptr()
+            and weights[other].shape == weights[name].shape
+            and torch.equal(weights[other], weights[name])
+        ]
+        if same and at_initialisation(patient):
+            yield Fault(
+                where=listed([name, *same]),
+                message=f"{name} starts as a copy of {same[0]} and is a parameter of its own: tied by value, the two "
+                "part at the first update",
+                fix="tie the parameter and not its numbers: head.weight = embedding.weight",
+            )
 
 
 @rule(

@@ -96,7 +96,7 @@ def _norms_inputs_alone(stack: Stack) -> bool:
 
 @rule(
     "unused-in-optimizer",
-    Severity.WARNING,
+    Severity.ERROR,
     title="norms or gates that no optimiser holds",
     why="They ask for gradients and get them, and stay at their initial values: groups that were made by "
     "name or by number of dimensions have left them out.",
@@ -112,6 +112,15 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
     missing = [name for name, parameter in watched.items() if id(parameter) not in held]
     others = [p for p in patient.model.parameters() if p.requires_grad and id(p) not in held]
     if not missing:
+        return
+    own = {id(p) for p in patient.model.parameters()}
+    if not held & own:
+        yield Fault(
+            severity=Severity.ERROR,
+            where=type(patient.model).__name__,
+            message=f"the optimiser holds {len(held)} parameters, none of which is this model's: no update changes it",
+            fix="make the optimiser of this model's parameters, after it was built, moved and loaded",
+        )
         return
     # An optimiser for some of the model, as with two optimisers or with adapters, leaves out matrices too.
     alone = len(others) == len(missing)

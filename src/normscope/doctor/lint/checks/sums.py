@@ -125,7 +125,7 @@ def _all_alike(stack: Stack) -> bool:
 @rule(
     "unused-parameters",
     Severity.ERROR,
-    title="Blocks or norms that nothing goes through",
+    title="Blocks, norms or matrices that nothing goes through",
     why="They are counted, saved and decayed, and do nothing: often a name of a variant is spelt otherwise "
     "where it is read than where it is given.",
     reference="github.com/lmsdss/LayerNorm-Scaling: a lower-cased norm type is compared with 'LNS'",
@@ -162,6 +162,7 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
             "while it reads those of their likes in the other blocks",
             fix="call them in these blocks too, or do not build them there",
         )
+    yield from _idle_matrices(patient, unused)
     widths = {stack.width for stack in patient.stacks}
     norms = {
         name.rpartition(".")[0]
@@ -180,6 +181,38 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
             where=listed(idle),
             message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
             fix="apply them, or do not build them",
+        )
+
+
+def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
+    """The one matrix of a sub-layer that is never read, in every block, and an output matrix beside the one in use."""
+    around: dict[str, dict[str, set[bool]]] = {}
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, weight in patient.model.named_parameters():
+        parts = name.removesuffix(".weight").split(".")
+        if weight.ndim > 1 and any(part.isdigit() for part in parts[:-1]) and not parts[-1].isdigit():
+            row, own = re.sub(r"\d+", "#", ".".join(parts[:-1])), parts[-1]
+            around.setdefault(row, {}).setdefault(own, set()).add(name in unused)
+            names.setdefault((row, own), []).append(name)
+    idle = [
+        (row, own)
+        for row, members in around.items()
+        for own, states in members.items()
+        # Several that rest together wait for something else, as Longformer's for tokens that look at all others.
+        if states == {True} and sum(True in some for some in members.values()) == 1 and len(members) > 1
+    ]
+    tables = patient.weights
+    found = [name for key in idle for name in names[key]]
+    outputs = [tables[one.name].shape for one in patient.observed.output_matrices if one.name in tables]
+    found += [name for name in unused if tables[name].ndim == 2 and tables[name].shape in outputs]
+    if found:
+        yield Fault(
+            severity=Severity.WARNING,
+            where=listed(found),
+            message=f"{len(found)} matrices are built and never read, while all others beside them are: another one "
+            "stands where they are meant, or a step was left out",
+            fix="look where each is called: a name that was copied (self.key for self.value), or an output projection "
+            "or a gate that is missing",
         )
 
 

@@ -10,7 +10,7 @@ from ...find.segments import scales, sum_of
 from ...find.terms import Term, ordered
 from ...identify.candidates import candidate
 from ...identify.matching import TOLERANCE
-from ...record import Stack
+from ...record import Stack, Sublayer
 from ...result import UNKNOWN_WIRING, Severity
 from ..nearest import NearestPlacement, nearest
 from ..patient import Patient, listed
@@ -108,6 +108,8 @@ def misplaced_step(patient: Patient) -> Iterator[Fault]:
         yield from _skip_from_the_block(stack)
         yield from _factor_on_the_branch(stack, shape_of(patient.stacks, number))
         yield from _subtracted(stack)
+        yield from _norm_in_the_skip(stack)
+        yield from _one_kind_bare(stack)
 
 
 def _shifted(stack: Stack) -> Iterator[Fault]:
@@ -218,3 +220,52 @@ def _subtracted(stack: Stack) -> Iterator[Fault]:
             message=f"{len(less)} of {len(inside)} branches are subtracted from the stream, and the others added",
             fix="add the branch",
         )
+
+
+def _norm_in_the_skip(stack: Stack) -> Iterator[Fault]:
+    """norm(x) among the addends of a sum that a branch goes into, as norm(x) + F(x) and x + norm(x) + F(norm(x))."""
+    inside = in_blocks(stack)
+    found = [one for one in inside if not one.placement and _adds_a_norm(one)]
+    if found and not any(_adds_a_norm(one) for one in inside if one.placement):
+        yield Fault(
+            where=listed(one.name for one in found),
+            message=f"norm(x) is added where x is meant, or beside it, in {len(found)} of {len(inside)} sub-layers: "
+            + listed(dict.fromkeys(str(one.formula) for one in found)),
+            fix="add the branch to x as it is, x + F(norm(x)); a norm that is called again is no name for x",
+        )
+
+
+def _adds_a_norm(sublayer: Sublayer) -> bool:
+    segment = sublayer.formula.segment
+    total = sum_of(segment, sublayer.formula.branch)
+    todo = [] if total is None else [total]
+    while todo:
+        term = todo.pop()
+        if term.kind == "norm" and term.arguments[0] is segment.start:
+            return True
+        if term is not segment.start and term.kind in ("sum", "scale"):
+            todo += term.arguments
+    return False
+
+
+def _one_kind_bare(stack: Stack) -> Iterator[Fault]:
+    """x + F(x) of all sub-layers of one kind, between others that read norm(x)."""
+    inside = in_blocks(stack)
+    bare = [one for one in inside if _is_bare(one)]
+    kinds = {one.kind for one in bare}
+    alike = [one for one in inside if one.kind in kinds]
+    if len(kinds) != 1 or len(bare) < 2 or len(alike) != len(bare) or kinds & {"convolution", "mixer"}:
+        return
+    if all(one.formula.reads_norm and not one.formula.norms_a_sum for one in inside if one not in bare):
+        yield Fault(
+            where=listed(one.name for one in bare),
+            message=f"{kind_name(bare[0].kind)} reads the stream as it is in all of {len(bare)} blocks, and all other "
+            f"sub-layers a norm of it: {bare[0].formula}",
+            fix="give it a norm of the stream too, x + F(norm(x)); a norm of what else it reads is no norm of x",
+        )
+
+
+def _is_bare(sublayer: Sublayer) -> bool:
+    formula = sublayer.formula
+    reads = formula.branch.arguments[0] is formula.segment.start and not formula.branch.inside
+    return reads and not sublayer.placement and not formula.norms_a_sum and not formula.branch_is_normed
