@@ -90,6 +90,10 @@ def test_the_first_screen_says_what_to_do(name: str) -> None:
     assert word in (("mend", "check") if wrong else ("nothing", "lower", "warm", "try", "compare"))
     if name == "healthy":
         assert lines[0] == "nothing to do"
+    if name == "Post-LN at 1e-3":
+        first_lines = flowing.partition(" warm-up ")[0]
+        assert flowing.startswith("warm up to 1e-3 over the first ")
+        assert "or lower it; normscope doctor" in first_lines
     if name == "a head of std 1":
         assert lines[0].startswith("check loss-far-from-chance: draw the output matrix")
 

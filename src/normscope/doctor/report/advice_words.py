@@ -98,6 +98,18 @@ def rate_step(advice: Advice, target: str = "TARGET", needs: str = "") -> str:
     return ""
 
 
+def warmup_step(advice: Advice, target: str = "TARGET", needs: str = "") -> str:
+    """What to do about a wanted rate without a warm-up where every residual sum is normed; "" where one is known."""
+    rate = advice.wanted_rate
+    if rate is None or advice.wanted_warmup_updates or advice.source != "known rates" or not advice.usual_warmup_shares:
+        return ""
+    share, _ = usual_warmup(advice.usual_warmup_shares)
+    return (
+        f"warm up to {learning_rate(rate)} over the first {share}, as models are trained whose sums are all normed, or "
+        f"lower it; {_command(advice, target)}{needs} tests both"
+    )
+
+
 def speaks_against(advice: Advice | None) -> bool:
     """Whether the wanted rate is one that nobody should start with as it is; one that is only slow is not."""
     return advice is not None and advice.is_too_high and advice.own_warmup in ("none", "too short")

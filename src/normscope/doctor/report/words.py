@@ -7,7 +7,7 @@ from itertools import groupby
 from ...report.words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
 from ..record import ModelMeasurements, Stack, StreamConnection, Sublayer
 from ..result import NO_GRADIENT, Finding, Health, Record, Severity
-from .advice_words import rate_headline, rate_step, speaks_against
+from .advice_words import rate_headline, rate_step, speaks_against, warmup_step
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _MOST_LEADING = 2
@@ -26,7 +26,15 @@ def first_step(diagnosis: Record) -> str:
         return "look at what was run: no residual stream was found in it"
     if any(not (one.placement or one.scaled_placement) for one in diagnosis.stacks):
         return "compare the formulas below with what you meant: no registered placement computes them"
+    if advice is not None and any(map(_norms_every_sum, diagnosis.stacks)):
+        return warmup_step(advice, diagnosis.asked, diagnosis.probe_needs) or "nothing to do"
     return "nothing to do"
+
+
+def _norms_every_sum(stack: Stack) -> bool:
+    """Whether it is wired as Post-LN: each sum is normed, and nothing makes its skip the larger part."""
+    inside = [one for one in stack.sublayers if one.block > 0]
+    return bool(inside) and all(one.formula.sum_is_normed and one.skip_scale == 1 for one in inside)
 
 
 def headline(diagnosis: Record, *, diverged: bool = False) -> tuple[str, str]:
