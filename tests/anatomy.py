@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_334,
-    "lines of normscope": 68_418,
-    "files": 529,
-    "import lines, %": 6.72,
+    "lines": 82_664,
+    "lines of normscope": 68_748,
+    "files": 530,
+    "import lines, %": 6.7,
     "public nouns": 817,
     "homonyms": 25,
 }

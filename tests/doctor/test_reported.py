@@ -161,6 +161,41 @@ def tied(model: Model) -> None:
     model.head.weight = model.tokens.weight
 
 
+class Router(nn.Module):
+    """A vector that stands alone and is no norm's, as the bias of experts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(5), requires_grad=False)
+
+    def forward(self) -> Tensor:
+        return self.bias.sum()
+
+
+def with_more_heads(model: Model) -> None:
+    del model.head
+    model.heads = nn.ModuleList(nn.Linear(WIDTH, CLASSES) for _ in range(3))
+    for head in model.heads:
+        nn.init.normal_(head.weight, std=0.02)
+
+
+def any_head(model: Model, x: Tensor) -> Tensor:
+    return torch.stack([head(x) for head in model.heads[: 3 if model.training else 1]]).mean(0)
+
+
+def each(make: Callable[[], nn.Module]) -> Callable[[Model], None]:
+    def change(model: Model) -> None:
+        for block in model.blocks:
+            block.more = make()
+
+    return change
+
+
+def convolved(x: Tensor, of: Block) -> Tensor:
+    x = of.more((x + of.attend(of.norms[0](x))).mT).mT
+    return x + of.feed(of.norms[1](x))
+
+
 def shifted(places: int) -> Callable[[Tensor], Tensor]:
     return lambda logits: functional.cross_entropy(
         logits[:, : TOKENS - places].flatten(0, 1), IDS[:, places:].flatten()
@@ -243,6 +278,10 @@ RIGHT = {
         loss=lambda scores: functional.nll_loss(scores[:, :-1].flatten(0, 1), IDS[:, 1:].flatten()),
     ),
     "a gated feed-forward": How(feed=lambda of, x: of.down(of.up(x).sigmoid() * of.up(x))),
+    "heads for training alone": How(change=with_more_heads, head=any_head),
+    "a frozen bias of a router": How(
+        change=each(Router), feed=lambda of, x: of.down(functional.gelu(of.up(x)) + of.more())
+    ),
     "padding": of_padding(lambda mask: ~mask[:, None, None]),
     # A user who hands over (T, B) and has positions of T.
     "tokens first": How(
@@ -280,6 +319,11 @@ def test_a_block_at_a_rate_of_0_is_named():
         model, (IDS,), loss=next_token, optimizer=torch.optim.AdamW(groups, weight_decay=0.0), advise=False
     )
     assert [one for one in loud(found) if one[0] == "optimizer-unlike-others" and "block 2 of" in one[1]]
+
+
+def test_a_convolution_between_two_sublayers_needs_no_skip():
+    how = How(block=convolved, change=each(lambda: nn.Conv1d(WIDTH, WIDTH, 3, padding=1)), causal=False)
+    assert "lost-residual" not in {rule for rule, *_ in loud(judged(how))}
 
 
 @pytest.mark.parametrize("name", RIGHT)

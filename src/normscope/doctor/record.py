@@ -265,7 +265,7 @@ class Stack:
     continues: int | None = None
     """Number of an earlier stack of the same shape that its source is computed from, by weights and without a sum."""
     cut_by: BranchKind | None = None
-    """What computes its source there: attention, or feed_forward for all that does not mix positions."""
+    """What computes its source there: attention, convolution over several places, or feed_forward for all others."""
     feeds_later: bool = field(default=False, metadata=_INNER)
     """Whether a later stack's source is computed from its end, as from stage to stage of a hierarchical model."""
     starts_from_given: bool = field(default=False, metadata=_INNER)
@@ -300,7 +300,7 @@ class ModelMeasurements:
     gradient_norms: Mapping[str, float] = field(default_factory=dict)
     """Frobenius norm by parameter; empty without a loss, 0 where nothing reaches it."""
     unused_parameters: tuple[str, ...] = ()
-    """Names of the parameters that no operation of the forward pass read."""
+    """Names of the parameters that no operation of the forward pass read, and no pass in training mode goes through."""
     opening: frozenset[str] = field(default=frozenset(), metadata=_INNER)
     """Names of trained parameters whose gradient is 0 at first, and is not once others have moved by a few updates:
     behind an output matrix of zeros, or a gate or a gain that starts at 0. Looked for where no parameter of a whole

@@ -113,8 +113,17 @@ def _cut(
                 crosses = _crosses(graph, source, end)
                 if crosses or not _goes_around(graph, source, end):
                     attends = any(graph.is_data_product(graph.values[n]) for n in between)
+                    if not crosses and not attends and _convolves(graph, between):
+                        return number, "convolution"
                     return number, "cross_attention" if crosses else "attention" if attends else "feed_forward"
     return None, None
+
+
+def _convolves(graph: Graph, between: Sequence[int]) -> bool:
+    """Whether all products with weights among values are convolutions over several places."""
+    products = [graph.values[n] for n in between if graph.is_weight_product(graph.values[n])]
+    kernels = [graph.values[n].shape[2:] for one in products for n in graph.factors(one)[1:2]]
+    return all(one.op == "convolution" for one in products) and any(size > 1 for kernel in kernels for size in kernel)
 
 
 def _crosses(graph: Graph, source: int, end: int) -> bool:

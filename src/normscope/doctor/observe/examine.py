@@ -1,9 +1,11 @@
 """Look at a model once: find its stacks, and measure every sub-layer in one forward and one backward pass."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ...measure.unchanged import left_unchanged
@@ -103,7 +105,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
         streams=streams,
         stacks=with_reach(graph, streams, with_attention(graph, streams, stacks, inputs)),
         measured=ModelMeasurements(
-            unused_parameters=unused_parameters(model, graph.trace),
+            unused_parameters=_idle(model, inputs, graph),
             flat_gates=flat_gates(model, graph.trace),
             norm_gains=norm_gains(model, graph),
             tables=tables,
@@ -115,6 +117,25 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
         ),
         written=[tensor for tensor, _ in graph.trace.written],
     )
+
+
+def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:
+    """Names of the parameters that the pass read none of, but for those of modules that training alone goes through."""
+    names = unused_parameters(model, graph.trace)
+    if not names:
+        return ()
+    went_through = {path for value in graph.trace.values for path in value.modules}
+    resting = {path for name in names if (path := name.rpartition(".")[0]) not in went_through}
+    trained: set[str] = set()
+    written = [*model.buffers(), *(tensor for tensor, _ in graph.trace.written)]
+    with left_unchanged(model, written), torch.no_grad():
+        model.train()
+        for path in resting:
+            model.get_submodule(path).register_forward_pre_hook(lambda *_, path=path: trained.add(path))
+        # What asks for labels in training cannot be run, and then nothing is known of it.
+        with contextlib.suppress(Exception):
+            call_with(model, inputs)
+    return tuple(name for name in names if name.rpartition(".")[0] not in trained)
 
 
 def _with_gradients(stack: Stack, passed: Backward) -> Stack:

@@ -26,9 +26,8 @@ def first_step(diagnosis: Record) -> str:
         return "look at what was run: no residual stream was found in it"
     if any(not (one.placement or one.scaled_placement) for one in diagnosis.stacks):
         return "compare the formulas below with what you meant: no registered placement computes them"
-    if advice is not None and any(map(_norms_every_sum, diagnosis.stacks)):
-        return warmup_step(advice, diagnosis.asked, diagnosis.probe_needs) or "nothing to do"
-    return "nothing to do"
+    step = "" if advice is None else warmup_step(advice, diagnosis.asked, diagnosis.probe_needs)
+    return step if step and any(map(_norms_every_sum, diagnosis.stacks)) else "nothing to do"
 
 
 def _norms_every_sum(stack: Stack) -> bool:

@@ -4,6 +4,7 @@ frozen, in another dtype, or by the optimiser."""
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from ....placement import named
 from ...result import Severity
 from ..likes import (
     OddOne,
@@ -49,7 +50,10 @@ def uneven_blocks(patient: Patient) -> Iterator[Fault]:
     told = {one.block for one in weights}
     for stack in patient.stacks:
         # A placement that explains the stack has its factors by a rule of its own.
-        factors = [] if explained(in_blocks(stack)) else odd_factors(stack, apart=_FACTOR)
+        inside = in_blocks(stack)
+        own = {one.name for one in inside if one.placement and named(one.placement).variant_of == stack.placement}
+        factors = [] if explained(inside) else odd_factors(stack, apart=_FACTOR)
+        factors = [(what, one) for what, one in factors if one.name not in own or not stack.placement]
         for what, factor in factors:
             yield Fault(
                 where=factor.name,
@@ -140,7 +144,9 @@ def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
     if not fresh or odd:
         return
     norms = norm_parameters(patient.model)
-    frozen = [name for name, weight in norms.items() if not weight.requires_grad and weight.numel() > 1]
+    # A vector that stands alone may be the bias of a router, which is frozen by design.
+    read = {name for stack in patient.stacks for use in stack.norm_uses for name in use.parameters}
+    frozen = [name for name, weight in norms.items() if not weight.requires_grad and name in read]
     others = [weight for name, weight in patient.model.named_parameters() if name not in norms]
     if len(frozen) > 2 and all(weight.requires_grad for weight in others):
         yield Fault(

@@ -70,8 +70,14 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
             "the others",
         )
     read = [place for place in read if place not in constant]
+    # What is added to a stream that is itself nothing tells nothing of the branch.
+    read = [place for place in read if place.measured.stream_square > _VANISHED]
     yield from _closed(patient, [place for place in read if is_closed(place)], len(places))
     yield from _without_gradient(patient, [place for place in read if not is_closed(place)], len(places))
+
+
+_VANISHED = 1e-30
+"""Mean square: products of entries of this size are lost in float32."""
 
 
 def _shut(read: list[Sublayer], count: int) -> Iterator[Fault]:

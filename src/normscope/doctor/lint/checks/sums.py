@@ -58,7 +58,12 @@ def _cut(patient: Patient) -> Iterator[Fault]:
 
 
 def _ends_early(before: BranchKind, cut_by: BranchKind, after: BranchKind) -> bool:
-    """Whether what computes a stack's source stands where a sub-layer of the block around it is missing."""
+    """Whether what computes a stack's source stands where a sub-layer of the block around it is missing.
+
+    A convolution over places between two sub-layers may take no skip by design, as TinyViT's.
+    """
+    if cut_by == "convolution":
+        return False
     if cut_by == "attention":
         return before != "feed_forward" or after != "attention"
     return before not in ("feed_forward", "convolution")
