@@ -92,3 +92,12 @@ def test_a_folder_of_another_comparison_is_refused(tmp_path: Path) -> None:
     assert single.cells(tiny("train.duration=1"), tmp_path)[0].config == cell.config
     with pytest.raises(UserError, match=r"another configuration \(model.ffn_width: 16 there, 32 now\).*--out"):
         single.cells(replaced(tiny("train.duration=1"), model__ffn_width=32), tmp_path)
+
+
+def test_runs_that_differ_in_what_no_folder_is_named_after_are_refused(tmp_path: Path) -> None:
+    """Else the second would take the place of the first, and both be read from it."""
+    single = grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), seeds=1)
+    clipped = [cell for norm in (1.0, 2.0) for cell in single.cells(replaced(tiny(), train__clip_norm=norm), tmp_path)]
+    write_configs(clipped[:1] * 2)
+    with pytest.raises(UserError, match="two runs that differ would be one; give each arm a folder of its own"):
+        write_configs(clipped)

@@ -157,8 +157,14 @@ def _config(base: RunConfig, arm: Arm, seed: int, threads: int | Literal["auto"]
 
 
 def write_configs(cells: Iterable[PoolCell]) -> None:
-    """Write the configuration file that each cell's command names. Raises UserError over a file of another's."""
+    """Write the configuration file that each cell's command names.
+
+    Raises UserError over a file of another's, and for cells with different settings that have one.
+    """
+    written: dict[Path, RunConfig] = {}
     for cell in cells:
+        if written.setdefault(cell.config_file, cell.config) != cell.config:
+            raise UserError(f"{cell.config_file}: two runs that differ would be one; give each arm a folder of its own")
         make_folders(cell.config_file.parent)
         make_folders(cell.log_file.parent)
         if not cell.config_file.exists():
