@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_670,
-    "lines of normscope": 68_754,
+    "lines": 82_688,
+    "lines of normscope": 68_772,
     "files": 530,
     "import lines, %": 6.7,
     "public nouns": 817,

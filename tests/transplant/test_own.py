@@ -236,3 +236,28 @@ def test_compiled_whole_it_gives_the_same() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(ids()), model(ids()))
+
+
+@pytest.mark.parametrize("initialise", ["draw", "keep"])
+def test_an_optimiser_that_was_made_before_goes_on_as_one_made_afterwards(initialise: str) -> None:
+    torch.manual_seed(0)
+    model = perturb(GPT(blocks=2))
+    early = torch.optim.Adam(model.parameters(), 1e-3)
+    loss_of(model(ids())).backward()
+    early.step()
+    normscope.transplant(model, "peri-ln", inputs=ids(), initialise=initialise, optimizer=early)
+    other = copy.deepcopy(model)
+    late = torch.optim.Adam(other.parameters(), 1e-3)
+    if initialise == "keep":  # what it knew of old parameters stays with them
+        for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            late.state[theirs] = copy.deepcopy(early.state[ours]) if ours in early.state else {}
+    for one, optimizer in ((model, early), (other, late)):
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss_of(one(ids())).backward()
+            optimizer.step()
+    assert {id(p) for group in early.param_groups for p in group["params"]} == set(map(id, model.parameters()))
+    assert_same(dict(model.named_parameters()), dict(other.named_parameters()))
+    assert not torch.equal(model.blocks[0].placed.attention.norms.after.weight, torch.ones(32))
+    with pytest.raises(ValueError, match="optimizer holds parameters that the model does not have"):
+        normscope.transplant(GPT(blocks=2), "peri-ln", inputs=ids(), optimizer=early)

@@ -219,9 +219,7 @@ def _program(inputs: Sequence[Later], branches: Sequence[Later], outputs: Sequen
     # In the formula's own order, each as soon as the branches that it is computed from are known.
     found.sort(key=lambda value: value.order)
     slots = {id(value): at for at, value in enumerate([*inputs, *branches, *found])}
-    known = {
-        slots[id(value)]: level for value, level in ((one, levels[id(one)]) for one in (*inputs, *branches, *found))
-    }
+    known = {slots[id(value)]: levels[id(value)] for value in (*inputs, *branches, *found)}
     last: dict[int, int] = dict.fromkeys((slots[id(value)] for value in outputs), len(branches) + 1)
     for value in found:
         for slot in _slots_in(_slotted(value.arguments, slots)):
@@ -284,11 +282,16 @@ def _role(x: Any, kind: str) -> str:
 
 
 def _contains(x: Any, kind: str) -> bool:
-    if isinstance(x, tuple):
-        return any(_contains(part, kind) for part in x)
-    if not isinstance(x, Later):
-        return False
-    return (x.function == "branch" and x.arguments[1] == kind) or any(_contains(part, kind) for part in x.arguments)
+    ahead, seen = [x], set[int]()
+    while ahead:
+        one = ahead.pop()
+        if id(one) in seen or not isinstance(one, tuple | Later):
+            continue
+        if isinstance(one, Later) and one.function == "branch" and one.arguments[1] == kind:
+            return True
+        seen.add(id(one))
+        ahead += one if isinstance(one, tuple) else one.arguments
+    return False
 
 
 class Run:
