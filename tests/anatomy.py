@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_688,
-    "lines of normscope": 68_772,
+    "lines": 82_665,
+    "lines of normscope": 68_625,
     "files": 530,
     "import lines, %": 6.7,
-    "public nouns": 817,
+    "public nouns": 813,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -44,7 +44,7 @@ LIMIT_PERCENT = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RealTextConfig:
+class _RealTextConfig:
     """The paper's encoder-decoders at initialisation."""
 
     corpus: str = "corpora/iwslt14_deen"
@@ -94,7 +94,7 @@ _ComparedModels = dict[tuple[str, int], dict[str, dict[str, Compared]]]
 """By placement and blocks, then stack, then quantity."""
 
 
-def run(config: RealTextConfig, pieces: Pieces) -> Findings:
+def run(config: _RealTextConfig, pieces: Pieces) -> Findings:
     """One piece a model. Raises UserError for a corpus that is not there."""
     corpus, cpu = corpus_of(config.corpus, config.toy_pairs), torch.device("cpu")
     keep_freed_memory()
@@ -144,7 +144,7 @@ def _compared(
     }
 
 
-def findings(config: RealTextConfig, corpus: Corpus, found: _ComparedModels, fast: bool) -> Findings:
+def findings(config: _RealTextConfig, corpus: Corpus, found: _ComparedModels, fast: bool) -> Findings:
     """The page and the data of what was compared; fast: whether products went through oneDNN."""
     stacks = {_name(key, kind): curves[kind] for key, curves in found.items() for kind in STACKS}
     return Findings(
@@ -170,7 +170,7 @@ def _name(key: tuple[str, int], kind: str) -> str:
     return f"{named(key[0]).title} {key[1]}-{key[1]} {kind}"
 
 
-def _conditions(config: RealTextConfig, corpus: Corpus, fast: bool) -> dict[str, str]:
+def _conditions(config: _RealTextConfig, corpus: Corpus, fast: bool) -> dict[str, str]:
     sizes = ", ".join(f"{blocks}-{blocks}" for blocks in config.blocks)
     return {
         "gradients": f"of the mean loss per target token, label smoothing {config.label_smoothing:g}, in nats (natural "
@@ -198,7 +198,7 @@ def _claim(what: str, stacks: Mapping[str, Mapping[str, Compared]]) -> Claim:
     )
 
 
-def _figure(config: RealTextConfig, found: _ComparedModels, what: str) -> StudyFigure:
+def _figure(config: _RealTextConfig, found: _ComparedModels, what: str) -> StudyFigure:
     """The shallowest models, the deepest and those between, each stack of each placement in a panel."""
     shown = sorted({config.blocks[0], config.blocks[len(config.blocks) // 2], config.blocks[-1]})
     name, first, xlabel, ylabel = {
@@ -249,4 +249,4 @@ _SMOKE = {
     **{"corpus": TOY, "toy_pairs": 200, "max_tokens": 256},
     **{"blocks": (2, 3), "seeds": 2, "width": 64, "ffn_width": 128},
 }
-STUDY = Study(about=ABOUT, scales=scales(RealTextConfig, smoke=_SMOKE, paper={"max_tokens": 4096}), run=run)
+STUDY = Study(about=ABOUT, scales=scales(_RealTextConfig, smoke=_SMOKE, paper={"max_tokens": 4096}), run=run)

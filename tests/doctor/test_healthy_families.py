@@ -7,7 +7,7 @@ pytest.importorskip("transformers", reason="needs Hugging Face transformers (the
 
 import normscope
 from normscope.adapters.hugging_face_inputs import sample
-from normscope.adapters.hugging_face_small import small_model
+from normscope_studies.families.small import small_model
 
 pytestmark = pytest.mark.sampled(one_in=12)
 

@@ -10,13 +10,13 @@ import torch
 
 pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
 
-from normscope.adapters.hugging_face_small import families
 from normscope.placement import registered
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.families import measure, study
 from normscope_studies.families.judging import SourceWiring, false_warnings, judged_model, source_wirings
 from normscope_studies.families.measure import in_child
+from normscope_studies.families.small import families
 from normscope_studies.families.study import FamiliesConfig
 
 pytestmark = pytest.mark.sampled(one_in=3)

@@ -1,7 +1,6 @@
 """Pictures of studies: curves by arm with a band, points, and ladders of rates; any other is panels of one's own."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ from normscope.report.chart import Kind, Panel, Series
 
 from .deviation import Compared
 from .ladders import Ladder
-
-_ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.3, 1.5, 9.0
 
 
 def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike) -> Series:
@@ -95,21 +92,9 @@ def scatter(
     return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
 
 
-def rates(
-    title: str,
-    ladders: Mapping[str, Ladder],
-    *,
-    hues: Mapping[str, int] | None = None,
-    dotted: Mapping[str, tuple[int, Ladder]] | None = None,
-) -> Panel:
-    """The last loss over the rate of every ladder: mean over its seeds, with their range.
-
-    hues: by label; without any the ladders are counted. dotted: by label with its hue, to compare with, without range.
-    """
-    hues = hues or {label: hue for hue, label in enumerate(ladders)}
-    series = [ranged(label, hues[label], one.peak_lrs, one.nats) for label, one in ladders.items()]
-    for label, (hue, one) in (dotted or {}).items():
-        series.append(replace(ranged(label, hue, one.peak_lrs, one.nats), kind="claimed", low=(), high=()))
+def rates(title: str, ladders: Mapping[str, Ladder]) -> Panel:
+    """The last loss over the rate of every ladder: mean over its seeds, with their range."""
+    series = [ranged(label, hue, one.peak_lrs, one.nats) for hue, (label, one) in enumerate(ladders.items())]
     return Panel(title=title, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
 
 

@@ -171,38 +171,28 @@ class LadderArm:
 
 
 def climb(
-    arms: Mapping[_Key, LadderArm], config: LadderConfig, pieces: Pieces, *, best_rates: int = 1, stage: str = ""
-) -> dict[_Key, WarmupPair]:
-    """As `climb_all` with the first seeds, of which some have climbed, without warm-up and with one."""
-    ladders = climb_all(arms, config, pieces, best_rates=best_rates, stage=stage)
-    return {key: WarmupPair(without=ladders[key, 0], warm=ladders[key, config.warmup_updates]) for key in arms}
-
-
-def climb_all(
     arms: Mapping[_Key, LadderArm],
     config: LadderConfig,
     pieces: Pieces,
     *,
     best_rates: int = 1,
-    stage: str = "",
     again_after: int = 0,
 ) -> dict[tuple[_Key, int], Ladder]:
     """Train what the folder lacks: all arms over their ladders, then with all seeds at their best rates.
 
-    By arm and warm-up. best_rates: how many. stage: what the trainings are of, such as a task. again_after: of the
-    first seeds, how many are not trained at the best rates; after those that climbed, none that chose a rate judges it.
+    By arm and warm-up. best_rates: how many. again_after: of the first seeds, how many are not trained at the best
+    rates; after those that climbed, none that chose a rate judges it.
     Raises UserError for a training that failed, and Interrupted.
     """
-    named = f"{stage}: " if stage else ""
     rates = {(key, warmup): arm.peak_lrs for key, arm in arms.items() for warmup in config.warmups}
-    climbed = _runs(arms, rates, range(1, config.ladder_seeds + 1), f"{named}the ladder", pieces)
+    climbed = _runs(arms, rates, range(1, config.ladder_seeds + 1), "the ladder", pieces)
     rows = {
         each: [[climbed[each, lr, seed] for lr in lrs] for seed in range(1, config.ladder_seeds + 1)]
         for each, lrs in rates.items()
     }
     best = {each: lowest_rates(rows[each], lrs, best_rates) for each, lrs in rates.items()}
     seeds = range(again_after + 1, again_after + config.seeds + 1)
-    again = _runs(arms, best, seeds, f"{named}the best rates", pieces)
+    again = _runs(arms, best, seeds, "the best rates", pieces)
     return {
         (key, warmup): Ladder(
             warmup_updates=warmup,

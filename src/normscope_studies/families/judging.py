@@ -73,11 +73,11 @@ def false_warnings(row: Mapping[str, Any], truth: SourceWiring) -> list[str]:
     return sorted({rule for rule, _, _ in row["warnings"]} - truth.warnings)
 
 
-JudgedTypes = Mapping[str, tuple[Mapping[str, Any], SourceWiring]]
+_JudgedTypes = Mapping[str, tuple[Mapping[str, Any], SourceWiring]]
 """What was found of a model type, and what its source says."""
 
 
-def judged_counts(judged: JudgedTypes) -> dict[str, int]:
+def judged_counts(judged: _JudgedTypes) -> dict[str, int]:
     """Of sub-layers by what they were judged, and of types with something false."""
     sublayers = Counter[Judgement]()
     for one in judged.values():
@@ -91,12 +91,12 @@ def judged_counts(judged: JudgedTypes) -> dict[str, int]:
     }
 
 
-def _sure(judged: JudgedTypes) -> int:
+def _sure(judged: _JudgedTypes) -> int:
     kept = [one for row, truth in judged.values() for one in row["sublayers"] if one["kind"] in truth.placements]
     return sum(one["count"] for one in kept if one["placement"] and one["confidence"] == "sure")
 
 
-def judged_claims(judged: JudgedTypes) -> list[Claim]:
+def judged_claims(judged: _JudgedTypes) -> list[Claim]:
     """Shares of types; none without any."""
     if not judged:
         return []
@@ -124,7 +124,7 @@ def judged_claims(judged: JudgedTypes) -> list[Claim]:
     ]
 
 
-def unlike_source(judged: JudgedTypes) -> StudyTable:
+def unlike_source(judged: _JudgedTypes) -> StudyTable:
     """Sub-layers that were called something else, or nothing."""
     return StudyTable(
         title="Sub-layers that are not what the model's source says",
@@ -143,7 +143,7 @@ _MOST_SHOWN = 120
 """Letters of a formula."""
 
 
-def warned(judged: JudgedTypes) -> StudyTable:
+def warned(judged: _JudgedTypes) -> StudyTable:
     """Warnings that a model's source does not bear out."""
     return StudyTable(
         title="False warnings",

@@ -25,9 +25,10 @@ from torch import Generator, Tensor, nn
 
 from normscope.adapters.hugging_face import wanted_placement
 from normscope.adapters.hugging_face_inputs import Sample, sample
-from normscope.adapters.hugging_face_small import small_model
 from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.errors import UserError, in_one_line
+
+from .small import small_model
 
 _CLOCK_TIMES = 10
 """How many times its processor's time a child may take of the clock: it waits beside others, or sleeps."""

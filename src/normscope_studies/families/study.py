@@ -9,7 +9,6 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from normscope.adapters.hugging_face import load_transformers
-from normscope.adapters.hugging_face_small import families
 from normscope.report.svg import HUES, INK, house_style, to_svg
 
 from ..engine.checks import check_least, check_positive
@@ -20,6 +19,7 @@ from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .judging import HOW_READ, judged_claims, judged_counts, source_wirings, unlike_source, warned
 from .measure import import_packages, looked_at, measured, other_models
+from .small import families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ NAMES = {True: "Pre-LN", False: "Post-LN"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlagCheckpoint:
+class _FlagCheckpoint:
     """What it is, and what the doctor says of it."""
 
     trained: str
@@ -86,17 +86,17 @@ class FlagCheckpoint:
         return f"{self.trained} {self.width} × {self.blocks}, seed {self.seed}, {self.updates} updates"
 
 
-def checkpoint(trained_pre: bool, width: int, blocks: int, seed: int, found: dict[str, Any]) -> FlagCheckpoint:
+def checkpoint(trained_pre: bool, width: int, blocks: int, seed: int, found: dict[str, Any]) -> _FlagCheckpoint:
     """From a row of a piece."""
     rest = {key: value for key, value in found.items() if key != "loaded_pre"}
     trained, loaded = NAMES[trained_pre], NAMES[found["loaded_pre"]]
-    return FlagCheckpoint(trained=trained, loaded=loaded, width=width, blocks=blocks, seed=seed, **rest)
+    return _FlagCheckpoint(trained=trained, loaded=loaded, width=width, blocks=blocks, seed=seed, **rest)
 
 
 _DOTTED = (0, (1, 2))
 
 
-def differences_svg(checkpoints: Sequence[FlagCheckpoint]) -> str:
+def differences_svg(checkpoints: Sequence[_FlagCheckpoint]) -> str:
     """checkpoints: under the wrong flag."""
     with house_style():
         figure = Figure(figsize=(9, 4), layout="constrained")
@@ -126,7 +126,7 @@ def differences_svg(checkpoints: Sequence[FlagCheckpoint]) -> str:
         )
 
 
-def _points(axes: Axes, places: Sequence[tuple[FlagCheckpoint, float, float, bool]]) -> None:
+def _points(axes: Axes, places: Sequence[tuple[_FlagCheckpoint, float, float, bool]]) -> None:
     """places: of each checkpoint, with whether it is found there."""
     for hue, trained in zip(HUES, dict.fromkeys(one.trained for one, *_ in places), strict=False):
         for found in (True, False):
@@ -144,7 +144,7 @@ def _points(axes: Axes, places: Sequence[tuple[FlagCheckpoint, float, float, boo
 
 def run(config: FlagConfig, pieces: Pieces) -> Findings:
     """One piece a training, with both flags."""
-    found: list[FlagCheckpoint] = []
+    found: list[_FlagCheckpoint] = []
     asked = list(product(config.seeds, config.widths, config.blocks, NAMES))
     for seed, width, blocks, pre in pieces.each("trainings", asked):
         settings: dict[str, Any] = {"trained_pre": pre, "width": width, "blocks": blocks, "seed": seed}
@@ -174,7 +174,7 @@ def run(config: FlagConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _claims(found: Sequence[FlagCheckpoint]) -> list[Claim]:
+def _claims(found: Sequence[_FlagCheckpoint]) -> list[Claim]:
     """That those under the wrong flag are found, and that nothing is said of the others."""
     source = "docs/doctor.md, contradicts-training"
     made = [
@@ -192,9 +192,9 @@ def _claims(found: Sequence[FlagCheckpoint]) -> list[Claim]:
     return [*made, share_claim("silent", statement, source=source, of="checkpoints", holds=silent)]
 
 
-def _counts(found: Sequence[FlagCheckpoint]) -> list[dict[str, Any]]:
+def _counts(found: Sequence[_FlagCheckpoint]) -> list[dict[str, Any]]:
     """By training, its length and the flag: how many there are, and of how many something is said."""
-    groups: dict[tuple[str, str, int], list[FlagCheckpoint]] = {}
+    groups: dict[tuple[str, str, int], list[_FlagCheckpoint]] = {}
     for one in found:
         groups.setdefault((one.trained, one.loaded, one.updates), []).append(one)
     return [
@@ -229,7 +229,7 @@ def _summary(counts: Sequence[dict[str, Any]]) -> StudyTable:
     return table(title, counts, [(heading, itemgetter(key)) for key, heading in _SHOWN.items()])
 
 
-def _each(found: Sequence[FlagCheckpoint]) -> StudyTable:
+def _each(found: Sequence[_FlagCheckpoint]) -> StudyTable:
     return StudyTable(
         title="Every checkpoint",
         columns=[

@@ -132,7 +132,8 @@ def singular_values(f: nn.Module, x_D: Tensor) -> Tensor:
     """Of ∂f(x)/∂x at one point, falling, from the full matrix: for small D."""
     with torch.enable_grad():
         jacobian_DD = torch.autograd.functional.jacobian(f, x_D)  # type: ignore[no-untyped-call]
-    return torch.linalg.svdvals(jacobian_DD)
+    values: Tensor = torch.linalg.svdvals(jacobian_DD)
+    return values
 
 
 def _stack(placement: str, config: LemmasConfig, seed: int) -> Stack:

@@ -17,7 +17,7 @@ from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.claims import claim
 from ..engine.figures import rates
-from ..engine.ladders import Ladder, WarmupPair, climb_all, end_columns, gains_at_most, machines, trained_by
+from ..engine.ladders import Ladder, WarmupPair, climb, end_columns, gains_at_most, machines, trained_by
 from ..engine.models import LOSS
 from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
@@ -41,7 +41,7 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
     base = base_config(config)
     corpus = LANGUAGE_MODEL.open(base)
     parameters = sum(p.numel() for p in LANGUAGE_MODEL.build(base, corpus.tokeniser).parameters())
-    ladders = climb_all(
+    ladders = climb(
         arms(config, base, pieces.folder),
         config,
         pieces,

@@ -200,14 +200,14 @@ def setting_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Repeats:
+class _Repeats:
     """Shares of pairs of places that hold the same entry: two places of one sentence, and of two."""
 
     within: float
     apart: float
 
 
-def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> Repeats:
+def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> _Repeats:
     """Of the same sentences twice: with what stands at one place of a pair, and at the other. 0 where there is no pair.
 
     A place and itself are no pair. Raises ValueError without sentences, or where the lengths differ.
@@ -226,7 +226,7 @@ def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> Repeats:
     places = sum(map(len, firsts))
     own_places = sum(len(first) ** 2 for first in firsts)
     own_pairs, far_pairs = own_places - places, places**2 - own_places
-    return Repeats((own - at_home) / own_pairs if own_pairs else 0.0, (every - own) / far_pairs if far_pairs else 0.0)
+    return _Repeats((own - at_home) / own_pairs if own_pairs else 0.0, (every - own) / far_pairs if far_pairs else 0.0)
 
 
 def _rows(ids_BT: Tensor, lengths_B: Tensor) -> list[_Ids]:

@@ -6,9 +6,9 @@ import torch
 pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
 
 from normscope.adapters.hugging_face_inputs import sample
-from normscope.adapters.hugging_face_small import BLOCKS, VOCABULARY, WIDTH, families, small_model
 from normscope.doctor.diagnose import diagnose
 from normscope.errors import UserError
+from normscope_studies.families.small import BLOCKS, VOCABULARY, WIDTH, families, small_model
 
 SAMPLED = (
     "deepseek_v3",  # shared experts beside routed ones

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from ..errors import UserError, in_one_line
-from .hugging_face import build, classes_of, load_transformers
+from normscope.adapters.hugging_face import build, classes_of, load_transformers
+from normscope.errors import UserError, in_one_line
 
 BLOCKS, WIDTH, HEADS, FFN_WIDTH, VOCABULARY, TOKENS, IMAGE, PATCH = 4, 32, 4, 48, 96, 64, 32, 8
 
