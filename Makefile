@@ -23,7 +23,8 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(TESTED) -m pytest -n 2 --dist worksteal --whole
 
-# As many mutants of the source as MUTANTS says, of the ROOMS named or of all; a run that was stopped goes on.
+# As many mutants of the source as MUTANTS says, of the ROOMS named and by their tests, or of all; a run that was stopped
+# goes on.
 MUTANTS ?= 300
 mutants: $(VENV)/mutants
 	$(BIN)/python tests/mutants.py $(MUTANTS) $(ROOMS)

@@ -7,6 +7,9 @@ mutant, the fastest first. This script draws the sample: the same for the same s
 one the beginning of a larger one. Verdicts are kept in `mutants/`, so that a run that was stopped goes on, and one that
 is repeated runs what is new; `mutants/survivors.md` shows the score of each room and each survivor as a difference.
 
+Where rooms are named, the tests of these alone run; those of all are to run once before the first mutant does. They may
+find less than all would, and a call with other rooms begins anew.
+
 Text is not counted: a string with a blank in it, changed or left out, which is for people; and what is raised.
 """
 
@@ -21,6 +24,7 @@ from pathlib import Path
 
 import libcst
 from mutmut import __main__ as mutmut
+from mutmut.configuration import config
 from mutmut.mutation.data import SourceFileMutationData
 from mutmut.mutation.diff_apply import get_diff_for_mutant, read_functions_from_index
 from mutmut.stats import status_by_exit_code
@@ -28,6 +32,17 @@ from mutmut.stats import status_by_exit_code
 SEED = 1
 FOUND = ("killed", "timeout", "segfault")
 REPORT = Path("mutants/survivors.md")
+ABOUT = {"tests/cli/test_predict.py": "theory", "tests/runs/test_claiming.py": "train"}
+"""Rooms of the tests that lie in another one's folder."""
+
+
+def narrow(rooms: list[str]) -> None:
+    """Change and test the files of those rooms alone."""
+    settings = config()
+    settings.only_mutate = [files for files in settings.only_mutate if files.split("/")[2] in rooms]
+    settings.pytest_add_cli_args_test_selection = [
+        tests for tests in settings.pytest_add_cli_args_test_selection if ABOUT.get(tests, tests.split("/")[1]) in rooms
+    ]
 
 
 def generated() -> dict[str, SourceFileMutationData]:
@@ -100,6 +115,8 @@ def report(names: list[str], files: dict[str, SourceFileMutationData]) -> str:
 def main(count: int, rooms: list[str]) -> None:
     # The tests run from a copy of theirs, beside which no shared folder lies.
     os.environ.setdefault("NORMSCOPE_SHARED", str(Path("../shared").resolve()))
+    if rooms:
+        narrow(rooms)
     files = generated()
     chosen = list(islice(in_drawn_order(files, rooms or sorted({room(name) for name in files})), count))
     left = [name for name in chosen if files[name].exit_code_by_key[name] is None]
