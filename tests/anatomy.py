@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_665,
-    "lines of normscope": 68_625,
+    "lines": 82_757,
+    "lines of normscope": 68_717,
     "files": 530,
     "import lines, %": 6.7,
     "public nouns": 813,

@@ -70,6 +70,8 @@ class How:
 
     block: Callable[[Tensor, "Block"], Tensor] = pre
     split: Map = heads
+    normed: Map = lambda y: y
+    """Of queries and of keys."""
     merge: Map = merged
     causal: bool = True
     hidden: Callable[[Tensor], Tensor] | None = None
@@ -95,6 +97,7 @@ class Block(nn.Module):
     def attend(self, x: Tensor) -> Tensor:
         made = (self.query, self.key if self.key_of is None else self.key_of, self.value)
         query, key, value = (self.how.split(linear(x)) for linear in made)
+        query, key = self.how.normed(query), self.how.normed(key)
         logits = query @ key.mT * query.shape[-1] ** -0.5
         if self.how.causal:
             logits = logits.masked_fill(torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
@@ -159,6 +162,30 @@ def copied(model: Model) -> None:
 
 def tied(model: Model) -> None:
     model.head.weight = model.tokens.weight
+
+
+class Sized(nn.Module):
+    """A norm by hand, times or over a power of a token's mean square."""
+
+    def __init__(self, power: float) -> None:
+        super().__init__()
+        self.power, self.gain = power, nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x.square().mean(-1, keepdim=True) + 1e-6).pow(self.power) * self.gain
+
+
+def sized(power: float) -> Callable[[Model], None]:
+    def change(model: Model) -> None:
+        for block in model.blocks:
+            block.norms = nn.ModuleList(Sized(power) for _ in range(2))
+        model.norm = Sized(power)
+
+    return change
+
+
+def over(*dims: int) -> Map:
+    return lambda y: y * torch.rsqrt(y.square().mean(dims, keepdim=True) + 1e-6)
 
 
 class Router(nn.Module):
@@ -230,6 +257,14 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "attention-mask",
         "of their weight to padding",
     ),
+    "a mean square that multiplies": (
+        How(change=sized(0.5)),
+        "norm-without-root",
+        "7 modules scale each token by its own mean square, and what comes out grows with the token's size to the "
+        "power 2",
+    ),
+    "a variance without its root": (How(change=sized(-1.0)), "norm-without-root", "to the power -1"),
+    "queries and keys normed over heads": (How(normed=over(1)), "query-key-norms", "they bound no logit"),
     "the skip from a norm that is called again": (How(block=normed_skip), "misplaced-step", "in 3 of 6 sub-layers"),
     "a skip of x and one of its norm": (
         How(block=skipped_twice),
@@ -278,6 +313,8 @@ RIGHT = {
         loss=lambda scores: functional.nll_loss(scores[:, :-1].flatten(0, 1), IDS[:, 1:].flatten()),
     ),
     "a gated feed-forward": How(feed=lambda of, x: of.down(of.up(x).sigmoid() * of.up(x))),
+    "a norm by hand": How(change=sized(-0.5)),
+    "queries and keys normed by head": How(normed=over(-1)),
     "heads for training alone": How(change=with_more_heads, head=any_head),
     "a frozen bias of a router": How(
         change=each(Router), feed=lambda of, x: of.down(functional.gelu(of.up(x)) + of.more())

@@ -111,6 +111,8 @@ class AttentionMeasurements:
     """The number that products of queries and keys are multiplied with; None where it is trained, or not known."""
     normed: tuple[str, ...] = ()
     """Which of queries and keys have a norm after the matrix that makes them."""
+    normed_wrong: tuple[str, ...] = ()
+    """Those of them whose norm takes its statistics over other dimensions than a head's features."""
     unnormed: tuple[str, ...] = ()
     """Which of queries, keys and values are made from what others of them are made from a norm of."""
     query_size: float = math.nan
@@ -316,6 +318,8 @@ class ModelMeasurements:
     """How many places later than a token the model is given its target, 0 to 2; None where that is not known."""
     scores_are: Literal["", "probabilities", "cut"] = field(default="", metadata=_INNER)
     """What the loss takes for logits, where they sum to 1, or are cut off at 0."""
+    powers: tuple[tuple[str, int], ...] = field(default=(), metadata=_INNER)
+    """Modules that compute what is built as a norm, and the power of a token's size that is left in what comes out."""
     norm_gains: tuple[NormGain, ...] = field(default=(), metadata=_INNER)
     """Of norms with a trained gain a feature, in the order in which they are computed."""
     tables: tuple[Table, ...] = field(default=(), metadata=_INNER)

@@ -171,7 +171,9 @@ def _goes_around(graph: Graph, source: int, end: int) -> bool:
 
 def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
     """Names of the parameters that no operation of a forward pass read, in the model's order."""
+    # What a pass writes into, as RWKV does into matrices that it rescales, stands in it as a copy.
     read = {memory_of(value.tensor) for value in trace.values if value.op == "leaf"}
+    read |= {memory_of(tensor) for tensor, _ in trace.written}
     return tuple(name for name, weight in model.named_parameters() if memory_of(weight) not in read)
 
 

@@ -42,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     norm_uses.double_final_norm,
     norm_uses.shared_norm,
     norm_uses.norm_over_others,
+    norm_uses.norm_without_root,
     norms.unnormed_memory,
     norms.no_norm,
     placements.mixed_placements,

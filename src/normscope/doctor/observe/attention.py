@@ -64,6 +64,8 @@ class _Factor:
     product: int | None = None
     """The product with weights that the value was made by, with no norm after it."""
     normed: bool = False
+    over_others: bool = False
+    """Whether that norm's statistics leave out the dimension of features."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,7 @@ def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | No
         largest=float(weights.amax(-1)[enough].mean()),
         scale=None if query.trained or key.trained or after.trained or after.product is not None else scale,
         normed=tuple(side for side in ("queries", "keys") if made[side].normed),
+        normed_wrong=tuple(side for side in ("queries", "keys") if made[side].over_others),
         unnormed=_unnormed(graph, {side: one.product for side, one in made.items() if one.product is not None}),
         query_size=rms[0] / abs(query.constant or 1),
         key_size=rms[1] / abs(key.constant or 1),
@@ -230,7 +233,7 @@ def _factor(graph: Graph, number: int, until: int | None) -> _Factor:
     while number != until:
         value = graph.values[number]
         if until is None and number in graph.norms:
-            found.normed = True
+            found.normed, found.over_others = True, -1 not in graph.norms[number].over
             return found
         if until is None and graph.is_weight_product(value):
             found.product = number

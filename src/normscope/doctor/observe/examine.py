@@ -18,7 +18,7 @@ from ..trace.forward import Inputs, call_with, tokens_in
 from ..trace.graph import Graph
 from .attention import with_attention
 from .gradients import Backward, backward, with_opening
-from .norms import norm_gains
+from .norms import norm_gains, powers
 from .parameters import flat_gates, tables_and_outputs
 from .path import added_again, random_factors, writers
 from .reach import positions_along, with_reach
@@ -108,6 +108,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
             unused_parameters=_idle(model, inputs, graph),
             flat_gates=flat_gates(model, graph.trace),
             norm_gains=norm_gains(model, graph),
+            powers=powers(graph),
             tables=tables,
             output_matrices=output_matrices,
             added_again=added_again(model, graph, streams),

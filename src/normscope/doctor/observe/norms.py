@@ -13,6 +13,7 @@ from ..outside import NormGain
 from ..record import NormUse
 from ..trace.flow import PRODUCTS, REARRANGING
 from ..trace.graph import Graph
+from ..trace.norms import power_of
 from ..trace.operations import Origin, Ref, TracedValue, memory_of, names_by_memory
 from .sums import with_gain
 
@@ -119,6 +120,17 @@ def _contracted(graph: Graph, at: int, product: int, places: list[Tensor]) -> tu
             if not torch.equal(first, place):
                 found.append(dimension)
     return tuple(found)
+
+
+def powers(graph: Graph) -> tuple[tuple[str, int], ...]:
+    """What is built as norms are, and is none: the innermost module around it, and the power that `power_of` finds."""
+    found: dict[str, int] = {}
+    for value in graph.values:
+        if value.tensor.ndim > 1 and not value.tensor.is_meta and value.number not in graph.norms:
+            power = power_of(graph, value)
+            if power is not None:
+                found.setdefault(value.modules[-1] if value.modules else "", power)
+    return tuple(found.items())
 
 
 def norm_gains(model: nn.Module, graph: Graph) -> tuple[NormGain, ...]:

@@ -7,10 +7,11 @@ DyT and Derf, which stand in the place of norms and do not do that, are known by
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite, nan, prod
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from .flow import Flow
 from .operations import Origin, TracedValue
@@ -60,15 +61,46 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
     if value.op in ("tanh", "erf"):
         before = _before_curve(flow, value)
         return None if before is None else NormFunction(before, value.op, nan, nan)  # type: ignore[arg-type]
-    if value.op not in ("mul", "div"):
+    return _found(flow, value, _behaviour)
+
+
+def power_of(flow: Flow, value: TracedValue) -> int | None:
+    """With which power of a token's size the output of what is built as a norm grows; None of a norm, and of others.
+
+    Dividing by the variance in place of its root leaves -1, multiplying by the root in place of dividing 2.
+    """
+    return _found(flow, value, _power)
+
+
+_Found = TypeVar("_Found")
+_Test = Callable[[Callable[[Tensor], Tensor], Tensor, int], _Found | None]
+
+
+def _found(flow: Flow, value: TracedValue, test: _Test[_Found]) -> _Found | None:
+    if value.op not in ("mul", "div") or not value.is_data:
         return None
     source = flow.dominators[value.number]
     # A mean taken away first belongs to the norm.
     earlier = flow.dominators[source] if source >= 0 and flow.values[source].op == "sub" else -1
     for place in (earlier, source):
-        if place >= 0 and (found := _tested(flow, value, place)):
+        if place >= 0 and (found := _tested(flow, value, place, test)):
             return found
     return None
+
+
+def _power(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> int | None:
+    """The power, where every token comes out along itself, or along itself less its mean."""
+    small, large = _odd(norm, 30 * x), _odd(norm, 60 * x)
+    before, after = small.norm(dim=-1), large.norm(dim=-1)
+    centred = (x - x.mean(-1, keepdim=True)).double()
+    along = max(float(functional.cosine_similarity(small, of, dim=-1).min()) for of in (x.double(), centred))
+    powers = (after / before).log2()
+    other = x.clone()
+    other.view(-1, x.shape[-1])[0] += 10
+    alone = torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(x).reshape(-1, x.shape[-1])[1:])
+    power = round(float(powers.nan_to_num().mean()))
+    steady = bool((powers - power).abs().max() < 1e-2)
+    return power if steady and alone and along > 1 - 1e-3 and power in (-3, -1, 2, 3) else None
 
 
 def _own_gain(flow: Flow, value: TracedValue) -> float:
@@ -97,7 +129,7 @@ def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:
     return before[0] if flow.values[before[0]].shape == value.shape else None
 
 
-def _tested(flow: Flow, value: TracedValue, source: int) -> NormFunction | None:
+def _tested(flow: Flow, value: TracedValue, source: int, test: _Test[_Found]) -> _Found | None:
     of = flow.values[source].tensor
     if of.shape != value.shape or not of.numel() or not of.is_floating_point() or value.number - source > 4 * _LARGEST:
         return None
@@ -115,10 +147,12 @@ def _tested(flow: Flow, value: TracedValue, source: int) -> NormFunction | None:
     gains |= {n: torch.ones_like(vector) for n, vector in own.items()}
     x = x.to(of.dtype) if of.is_meta else x.to(of)
     try:
-        found = _behaviour(lambda replaced: flow.trace.again({**gains, source: replaced}, value.number), x, source)
+        found = test(lambda replaced: flow.trace.again({**gains, source: replaced}, value.number), x, source)
     except ValueError:
         return None
-    return replace(found, gain=found.gain * prod(map(_root_mean_square, own.values()))) if found else None
+    if isinstance(found, NormFunction):
+        return replace(found, gain=found.gain * prod(map(_root_mean_square, own.values())))
+    return found
 
 
 def _is_own_gain(value: TracedValue, width: int) -> bool:

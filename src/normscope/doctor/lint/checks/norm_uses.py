@@ -156,3 +156,24 @@ def norm_over_others(patient: Patient) -> Iterator[Fault]:
                 fix=f"take mean and variance over the {shape[features]} features of each token; for LayerNorm, move "
                 "them to the last dimension first",
             )
+
+
+@rule(
+    "norm-without-root",
+    Severity.WARNING,
+    title="a norm by hand that leaves a token's size in what comes out",
+    why="A norm divides each token by its own size. By its square, or times its size, what comes out grows or shrinks "
+    "with the stream, so that each block doubles what the last one did.",
+    reference="github.com/mosaicml/llm-foundry issue 371; github.com/131250208/TPlinker-joint-extraction issue 37",
+)
+def norm_without_root(patient: Patient) -> Iterator[Fault]:
+    """What takes a token's mean square, and does not divide by its root."""
+    powers = patient.observed.powers
+    if len(powers) > 1:
+        names, power = listed(name for name, _ in powers), powers[0][1]
+        yield Fault(
+            where=names,
+            message=f"{len(powers)} modules scale each token by its own mean square, and what comes out grows with the "
+            f"token's size to the power {power}; of a norm it does not depend on it",
+            fix="divide by the root: x * rsqrt(mean(x²) + ε), or x / sqrt(mean(x²) + ε)",
+        )

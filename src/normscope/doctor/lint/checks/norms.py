@@ -133,6 +133,7 @@ def query_key_norms(patient: Patient) -> Iterator[Fault]:
     for stack in patient.stacks:
         attending = [s for s in stack.sublayers if s.kind in ("attention", "cross_attention") and s.block > 0]
         yield from _unnormed(attending)
+        yield from _over_others(attending)
         # Where the stream was not understood, its own norms may look like those of queries and keys.
         attending = [s for s in attending if stack.placement or s.placement or s.confidence == "sure"]
         normed = [sublayer for sublayer in attending if _head_norms(sublayer)]
@@ -154,6 +155,17 @@ def query_key_norms(patient: Patient) -> Iterator[Fault]:
                 "those of the others small, and a split of heads over processes changes the function",
                 fix="nothing, where this is meant, as in OLMo 2; else norm each head on its own, as Gemma 3 and Qwen3",
             )
+
+
+def _over_others(attending: list[Sublayer]) -> Iterator[Fault]:
+    found = [one for one in attending if (seen := one.measured.attention) and seen.normed_wrong]
+    if found:
+        yield Fault(
+            where=listed(one.name for one in found),
+            message="norms of queries and keys take their statistics over other dimensions than the features of a "
+            f"head, in {len(found)} of {len(attending)} attentions: over heads or tokens they bound no logit",
+            fix="norm the last dimension of (B, H, T, D), the width of a head",
+        )
 
 
 def _unnormed(attending: list[Sublayer]) -> Iterator[Fault]:

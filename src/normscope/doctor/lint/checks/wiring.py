@@ -254,7 +254,7 @@ def _one_kind_bare(stack: Stack) -> Iterator[Fault]:
     bare = [one for one in inside if _is_bare(one)]
     kinds = {one.kind for one in bare}
     alike = [one for one in inside if one.kind in kinds]
-    if len(kinds) != 1 or len(bare) < 2 or len(alike) != len(bare) or kinds & {"convolution", "mixer"}:
+    if len(kinds) != 1 or len(bare) < 2 or len(alike) != len(bare) or len(bare) != stack.blocks:
         return
     if all(one.formula.reads_norm and not one.formula.norms_a_sum for one in inside if one not in bare):
         yield Fault(
@@ -268,4 +268,6 @@ def _one_kind_bare(stack: Stack) -> Iterator[Fault]:
 def _is_bare(sublayer: Sublayer) -> bool:
     formula = sublayer.formula
     reads = formula.branch.arguments[0] is formula.segment.start and not formula.branch.inside
+    if sublayer.kind in ("convolution", "mixer") or formula.segment.end.kind != "sum":
+        return False
     return reads and not sublayer.placement and not formula.norms_a_sum and not formula.branch_is_normed
