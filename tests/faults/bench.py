@@ -84,8 +84,9 @@ class Bench:
     def record(self, work: Work) -> tuple[Ended, list[Operation]]:
         return recorded(self._command(work, ()), self.work, self._said)
 
-    def disturb(self, work: Work, decide: Decide, begun: Callable[[int], None] = lambda pid: None) -> Ended:
-        return watched(self._command(work, ()), self.work, self._said, decide, begun=begun)
+    def disturb(self, work: Work, decide: Decide, **options: Any) -> Ended:
+        """options: as of `watched`."""
+        return watched(self._command(work, ()), self.work, self._said, decide, **options)
 
     def undisturbed(self, work: Work) -> tuple[Tree, Tree, list[Operation]]:
         """What the command comes to when it is left alone, as far as two ends share it; its start and operations."""

@@ -72,7 +72,7 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
         return int(getattr(errno, fault.error))
 
     try:
-        ended = bench.disturb(work, decide)
+        ended = bench.disturb(work, decide, over=lambda: bool(hit) and not fault.lasting)
     except TimeoutError as error:
         return Verdict(work.name, str(fault), "hangs", str(error)[-300:])
     after = bench.state()

@@ -18,12 +18,13 @@ def watched(
     decide: Decide,
     *,
     begun: Callable[[int], None] = lambda pid: None,
+    over: Callable[[], bool] = lambda: False,
 ) -> Ended:
-    """Call `work` in a child and `decide` each of its operations under `folder`."""
+    """Call `work` in a child and `decide` each of its operations under `folder`, until `over` says so."""
     folder, placed = folder.resolve(), Placed()
 
     def answer(call: Call) -> int | None:
-        for operation in operations_of(call, folder):
+        for operation in () if over() else operations_of(call, folder):
             if (error := decide(placed(operation), operation)) is not None:
                 return error
         return None
