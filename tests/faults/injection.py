@@ -9,7 +9,7 @@ from .bench import Bench
 from .disk import Tree
 from .operations import CHANGING, LOOKING, SYNCING, Operation
 from .places import Place, taken
-from .verdicts import Trial, Verdict, difference, goes_on, left_over, wrong_end
+from .verdicts import Trial, Verdict, difference, goes_on, left_over, without_superseded, wrong_end
 from .works import Work, whole_checkpoints
 
 _GROWING = ("create", "write", "make folder", "rename", "link", *SYNCING)
@@ -83,11 +83,12 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
         return Verdict(work.name, name, problem, detail)
     if whole_checkpoints(after) < whole:
         return Verdict(work.name, name, "lost", f"checkpoint {whole}")
-    removing = hit[0].kind in ("remove", "remove folder") if hit else False
-    if ended.code and not fault.lasting and not removing and (left := left_over(after)):
+    # What the disk did not let it remove goes with the next one of its kind, and so does the old folder beside the new
+    # one whose name may not be on disk: to remove it then could lose both.
+    unremoved = fault.lasting or (bool(hit) and hit[0].kind in ("remove", "remove folder"))
+    if ended.code and not unremoved and (left := left_over(without_superseded(after))):
         return Verdict(work.name, name, "left over", left)
-    # What an undisturbed disk would have let it remove goes with the next one of its kind.
-    if not ended.code and not (removing and left_over(after)):
+    if not ended.code and not (unremoved and left_over(after)):
         return Verdict(work.name, name, *difference(work.result(after), wanted))
     verdict = goes_on(bench, work, wanted, name)
     said = next((line for line in ended.said.splitlines() if line.startswith("error: ")), "")

@@ -13,6 +13,7 @@ from .works import Work, whole_checkpoints
 
 _PIECES_OF_ADVICE = 4
 _UNFINISHED = re.compile(r"(^|/)\.(unfinished|replaced)-")
+_REPLACED = re.compile(r"^((?:.*/)?)\.replaced-([^/]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,14 @@ def wrong_end(ended: Ended, logs: Tree, allowed: Iterable[int] = (0, 2)) -> tupl
 def left_over(tree: Tree) -> str:
     """The first file or folder that is not finished; empty for none."""
     return next((path for path, _ in tree if _UNFINISHED.search(path)), "")
+
+
+def without_superseded(tree: Tree) -> Tree:
+    """All but folders that were to be replaced and whose place another one has taken."""
+    paths = {path for path, _ in tree}
+    return tuple(
+        entry for entry in tree if not ((found := _REPLACED.search(entry[0])) and found[1] + found[2] in paths)
+    )
 
 
 def goes_on(bench: Bench, work: Work, wanted: Tree, fault: str) -> Verdict:
