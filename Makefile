@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo gallery test test-all mutants faults engines docs fuzz lint format bench gpu clean
+.PHONY: demo gallery test test-all dist mutants faults engines docs fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -22,6 +22,12 @@ test: $(STAMP)
 # Every case of every test: `make test` leaves out some cases of tests that take long, the same ones every time.
 test-all: $(STAMP)
 	$(TESTED) -m pytest -n 2 --dist worksteal --whole
+
+# The wheel and the source distribution of the commit, with the same bytes wherever they are built.
+dist: $(STAMP)
+	rm -rf build/lib build/bdist.* dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -c \
+		'import setuptools.build_meta as b; b.build_sdist("dist"); b.build_wheel("dist")'
 
 # As many mutants of the source as MUTANTS says, of the ROOMS named and by their tests, or of all; a run that was stopped
 # goes on.

@@ -7,10 +7,15 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import venv
 import zipfile
+from contextlib import suppress
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import normscope
 from normscope import errors
@@ -32,20 +37,100 @@ DATA = {
 }
 
 
+def copied(folder: Path) -> Path:
+    """What the repository holds of the package, and some that is no part of it."""
+    for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / file, folder)
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for other in ("tests", "results"):
+        (folder / other).mkdir()
+        (folder / other / "test_left_out.py").touch()
+    return folder
+
+
+def build(folder: Path) -> Path:
+    """Its wheel and its source distribution, each with the date of one moment in 2023."""
+    backend = "import setuptools.build_meta as b; b.build_wheel('dist'); b.build_sdist('dist')"
+    environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+    command = [sys.executable, "-c", backend]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "dist"
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source distribution, built from a copy of what the repository holds."""
-    copy = tmp_path_factory.mktemp("package")
-    for file in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
-        shutil.copy(ROOT / file, copy)
-    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for folder in ("tests", "results"):
-        (copy / folder).mkdir()
-        (copy / folder / "test_left_out.py").touch()
-    backend = "import setuptools.build_meta as b; b.build_wheel('dist'); b.build_sdist('dist')"
-    done = subprocess.run([sys.executable, "-c", backend], cwd=copy, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return copy / "dist"
+    return build(copied(tmp_path_factory.mktemp("package")))
+
+
+@pytest.mark.thorough
+def test_builds_of_a_tag_have_its_version_and_the_same_bytes_whatever_the_files_dates(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    named = ["-c", "user.name=n", "-c", "user.email=e@x"]
+    for words in (["init", "-q"], ["add", "pyproject.toml"], [*named, "commit", "-qm", "m"], ["tag", "v9.8.7"]):
+        subprocess.run(["git", *words], cwd=copied(first) if words[0] == "init" else first, check=True)
+    shutil.copytree(first, second, copy_function=shutil.copyfile)
+    contents = [{file.name: file.read_bytes() for file in build(folder).iterdir()} for folder in (first, second)]
+    assert contents[0] == contents[1]
+    assert sorted(contents[0]) == ["normscope-9.8.7-py3-none-any.whl", "normscope-9.8.7.tar.gz"]
+    with zipfile.ZipFile(first / "dist/normscope-9.8.7-py3-none-any.whl") as archive:
+        assert b'\n__version__ = "9.8.7"\n' in archive.read("normscope/__init__.py")
+    assert '"9.8.7"' not in (first / "src/normscope/__init__.py").read_text(encoding="utf-8")
+    with tarfile.open(first / "dist/normscope-9.8.7.tar.gz") as source:
+        source.extractall(tmp_path, filter="data")
+    # Without the tag, the source distribution still knows what it is of.
+    assert {path.name for path in build(tmp_path / "normscope-9.8.7").iterdir()} == set(contents[0])
+
+
+def bare(folder: Path, wheel: Path, extra: str) -> Path:
+    """Programs of an environment with the wheel, what it says that it requires, and nothing else of this one's."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    left = [Requirement(one) for one in [*listed["dependencies"], *listed["optional-dependencies"].get(extra, [])]]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while left:
+        one = left.pop()
+        if (key := (canonicalize_name(one.name), frozenset(one.extras))) in seen:
+            continue
+        seen.add(key)
+        found = distribution(one.name)
+        for name in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            with suppress(FileExistsError):
+                (site / name).symlink_to(Path(str(found.locate_file(name))))
+        for more in map(Requirement, found.requires or ()):
+            if more.marker is None or any(more.marker.evaluate({"extra": e}) for e in ("", *one.extras)):
+                left.append(more)
+    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "install", "-q", "--no-deps"]
+    subprocess.run([*install, "--no-index", str(wheel)], check=True, capture_output=True)
+    return folder / "bin"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("extra", ["", "train"])
+def test_a_bare_environment_with_what_the_wheel_requires_is_enough(built: Path, tmp_path: Path, extra: str) -> None:
+    (wheel,) = built.glob("*.whl")
+    programs = bare(tmp_path / "bare", wheel, extra)
+    (tmp_path / "my_model.py").write_text(_MODEL)
+
+    def said(*words: str) -> tuple[int, str]:
+        environment = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        done = subprocess.run(
+            [str(programs / "normscope"), *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    status, told = said("doctor", "my_model.py:build", "--html", "page.html")
+    assert (status, "post-ln, 2 blocks" in told) == (0, True), told
+    assert said("predict", "pre-ln")[0] == 0
+    small = ("train.duration=2", "data.max_tokens=256", "model.width=16", "model.ffn_width=16")
+    status, told = said("train", *(f"--set={one}" for one in small), "--run", "run")
+    if extra:
+        assert (status, (tmp_path / "run/metrics.jsonl").is_file()) == (0, True), told
+    else:
+        assert status == 2
+        assert installation("train") in told
 
 
 def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_results(built: Path) -> None:
@@ -132,6 +217,14 @@ def test_the_way_to_install_an_extra_is_written_in_one_place() -> None:
     assert ("clone" in installation("lion")) != PUBLISHED
 
 
+_MODEL = """
+import torch
+
+
+def build():
+    layers = [torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ in range(2)]
+    return torch.nn.Sequential(*layers), (torch.randn(2, 5, 16),)
+"""
 _WITHOUT = """
 import sys
 
@@ -176,10 +269,7 @@ def test_what_looks_at_models_needs_nothing_of_what_trains_them(tmp_path: Path) 
     assert libraries == errors._OF_TRAINING, "the table of the message is the extra's list"
     (tmp_path / "sitecustomize.py").write_text(_WITHOUT.format(libraries=libraries))
     file = tmp_path / "my_model.py"
-    file.write_text(
-        "import torch\n\n\ndef build():\n"
-        "    return torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2)\n"
-    )
+    file.write_text(_MODEL)
     paths = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
 
     def ran(*words: str) -> subprocess.CompletedProcess[str]:
