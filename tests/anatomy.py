@@ -24,9 +24,9 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_757,
-    "lines of normscope": 68_717,
-    "files": 530,
+    "lines": 82_891,
+    "lines of normscope": 68_851,
+    "files": 532,
     "import lines, %": 6.7,
     "public nouns": 813,
     "homonyms": 25,

@@ -57,6 +57,11 @@ def __getattr__(name: str) -> object:
     return found
 
 
+def load_ipython_extension(shell: object) -> None:
+    """What `%load_ext normscope` calls: it brings the magics `%doctor` and `%%compare`."""
+    import_module(f"{__name__}.api.magics").bring_magics(shell)
+
+
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
 

@@ -24,3 +24,5 @@ from .model.padded.stacks import Transformer as Transformer
 from .optim import AdaptiveConfig as AdaptiveConfig
 
 __version__: str
+
+def load_ipython_extension(shell: object) -> None: ...

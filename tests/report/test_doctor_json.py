@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import normscope
+from normscope.cli.doctor import _as_text
 from normscope.doctor.result import Finding, Severity, verdict_of, worst_of
 from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, broken, encoder_decoder, streams, unknown
 
@@ -45,6 +46,28 @@ def test_keys_are_there_whatever_is_missing(name):
     everywhere = {key for key in documented() if not key.startswith(sometimes)}
     assert everywhere <= set(keys(found))
     assert set(keys(found)) <= set(documented())
+
+
+SCHEMA = json.loads((PAGE.parent / "doctor.schema.json").read_text(encoding="utf-8"))
+
+
+def test_every_object_fits_the_schema_which_names_every_key_and_no_other() -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema (the `dev` extra)")
+    checked = jsonschema.Draft202012Validator(SCHEMA)
+    checked.check_schema(SCHEMA)
+    for build in EXAMPLES.values():
+        written = json.loads(_as_text(build().to_json()))
+        checked.validate(written)
+        for place in (written, written["measured"], *written["findings"], *written["stacks"]):
+            gone, value = place.popitem()
+            assert not checked.is_valid(written), f"without {gone}"
+            place[gone] = value
+            place["more"] = 1
+            assert not checked.is_valid(written), f"with more beside {gone}"
+            del place["more"]
+    checked.validate(json.loads(_as_text({"history": {}})))
+    assert not checked.is_valid({"normscope": "0.1.0", "schema": 1})
+    assert not checked.is_valid({**written, "schema": 2})
 
 
 def test_what_is_there_is_json():

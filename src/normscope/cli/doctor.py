@@ -57,6 +57,10 @@ def doctor(
             help="Write everything as JSON to this file; - prints it. `null` stands for what was not measured.",
         ),
     ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.md", help="Write a card for the model's README, and beside it a badge, FILE.svg."),
+    ] = None,
     fail_on: Annotated[
         str, typer.Option(help="The least severity that makes the exit code 1: error, warning or info.")
     ] = "warning",
@@ -128,13 +132,18 @@ def doctor(
     ):
         if given is not None and given < least:
             raise UserError(f"{option} must be at least {least}, got {given}")
-    for option, file in (("--html", html), ("--json", None if as_json in (None, _STDOUT) else Path(str(as_json)))):
+    drawn = card and card.with_suffix(".svg")
+    if card is not None and card == drawn:
+        raise UserError(f"--card {card}: a badge gets the ending .svg, and the card beside it another, such as .md")
+    json_file = None if as_json in (None, _STDOUT) else Path(str(as_json))
+    for option, file in (("--html", html), ("--json", json_file), ("--card", card), ("--card", drawn)):
         if file is not None:
             refuse_unwritable(option, file)
     if target is None and log is not None:
         optimizer = _known_optimizer(optimizer)
-        if html is not None:
-            raise UserError("--html is the page of a model: name a TARGET beside --log, or take --json")
+        for option, written in (("--html", html), ("--card", card)):
+            if written is not None:
+                raise UserError(f"{option} is of a model: name a TARGET beside --log, or take --json")
         _explain_alone(log, as_json, fail_on)
         return
     if target is None:
@@ -183,6 +192,13 @@ def doctor(
     holder = f"{place} has" if place.endswith(".py") else "a Python file of yours builds the model and has"
     needs = f", once {holder} batches()" if found.batches is None else ""
     _write(replace(diagnosis, asked=shlex.join([target, *named]), probe_needs=needs), html, as_json, history)
+    if card is not None and drawn is not None:
+        from ..doctor.report import card as model_card
+
+        write_text("--card", drawn, model_card.badge(diagnosis))
+        write_text("--card", card, model_card.card(diagnosis, drawn.name))
+        if as_json != _STDOUT:
+            standard_output().print(f"written: {card} and {drawn}", soft_wrap=True)
     for line in annotations(diagnosis.findings, target, annotate) if annotate is not None else ():
         typer.echo(line)
     if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (history and _as_bad_as(fail_on, history.severity)):
@@ -229,6 +245,8 @@ def _structured(target: "Target", silenced: tuple[str, ...]) -> "Diagnosis":
         raise UserError(f"{target.title}: {' '.join(str(error).split())}") from error
 
 
+_SCHEMA = 1
+"""The version of docs/doctor.schema.json: another one where a key goes or changes its meaning."""
 _LEAST_PROBE = 30
 _SEVERITIES = ("info", "warning", "error")
 """As `doctor.advise.probe` and `doctor.result` have them, which take torch to import."""
@@ -354,7 +372,8 @@ def _list_rules() -> None:
 
 
 def _as_text(values: Mapping[str, Any]) -> str:
-    return json.dumps({"normscope": __version__, **_finite(values)}, ensure_ascii=False, indent=1, allow_nan=False)
+    whole = {"normscope": __version__, "schema": _SCHEMA, **_finite(values)}
+    return json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

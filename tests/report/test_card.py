@@ -1,0 +1,66 @@
+"""The card and the badge of a diagnosis, as a page that shows them reads them."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from normscope.cli.main import command_line
+from normscope.doctor.report.card import badge, card
+from normscope.errors import UserError
+from normscope.limits.ours import refuse_other
+from report.diagnoses import EXAMPLES, unknown
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_card_says_placement_norm_depth_and_every_finding(name: str) -> None:
+    found = EXAMPLES[name]()
+    text = card(found, "badge.svg").replace("\\", "")
+    for stack in found.stacks:
+        assert f"{stack.placement or 'no registered placement'} · {stack.blocks} block" in text
+        assert f"width {stack.width:,}" in text
+    assert len(re.findall(r"^- \*\*", text, re.M)) == len(found.findings)
+    assert len(set(re.findall(r"^\| .* \|$", text, re.M))) == len(found.stacks) + 5
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_badge_is_a_picture_with_a_text_for_who_does_not_see_it(name: str, tmp_path: Path) -> None:
+    found = EXAMPLES[name]()
+    picture = ET.fromstring(badge(found))
+    left, right = (one.text or "" for one in picture.iter("{http://www.w3.org/2000/svg}text"))
+    assert picture.attrib["aria-label"] == f"{left}: {right}"
+    widths = [float(one.attrib["width"]) for one in picture.iter("{http://www.w3.org/2000/svg}rect")]
+    assert sum(widths) == float(picture.attrib["width"]) < 700
+    assert ("error" in right) == (found.verdict == "errors")
+    file = tmp_path / "badge.svg"
+    file.write_text(badge(found))
+    refuse_other(file)  # ours is written over
+
+
+def test_a_model_s_own_names_are_no_markup_on_the_page() -> None:
+    text = card(unknown(), "badge.svg")
+    assert "<script>" not in text.replace("<!--", "")
+    assert "<b>" not in text
+
+
+def test_the_command_writes_both_and_nothing_over_a_file_of_the_user_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.py").write_text(
+        "from torch import nn, randn\n\n\ndef build():\n    return nn.Sequential("
+        "*[nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ in range(2)]), (randn(2, 5, 16),)\n"
+    )
+    words = ["doctor", "m.py:build", "--no-advice", "--fail-on", "error", "--card", "card.md"]
+    for _ in range(2):
+        with pytest.raises(SystemExit) as end:
+            command_line("doctor")(words)
+        assert end.value.code == 0
+    assert "](card.svg)" in Path("card.md").read_text()
+    assert "post-ln" in Path("card.svg").read_text()
+    Path("card.svg").write_text("mine")
+    with pytest.raises(UserError, match=r"card\.svg was not written by NormScope"):
+        command_line("doctor")(words)
+    with pytest.raises(UserError, match=r"gets the ending \.svg"):
+        command_line("doctor")([*words[:-1], "card.svg"])
