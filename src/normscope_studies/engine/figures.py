@@ -56,17 +56,14 @@ def curves(
     x: Sequence[float],
     xlabel: str,
     ylabel: str,
-    hues: Mapping[str, int] | None = None,
     beside: Sequence[Series] = (),
     **axes: Any,
 ) -> Panel:
     """A curve for each arm, from rows of one a seed, (S, X): the mean in the range of the seeds.
 
-    hues: by label; without any the arms are counted. beside: drawn first, such as what was predicted. axes: as `Panel`
-    has them.
+    beside: drawn first, such as what was predicted. axes: as `Panel` has them.
     """
-    hues = hues or {label: hue for hue, label in enumerate(arms)}
-    series = [*beside, *(ranged(label, hues[label], x, rows) for label, rows in arms.items())]
+    series = [*beside, *(ranged(label, hue, x, rows) for hue, (label, rows) in enumerate(arms.items()))]
     return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
 
 

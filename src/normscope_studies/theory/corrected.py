@@ -118,15 +118,6 @@ def theorem_1_probability(*, delta: float, positions: int = 1) -> float:
     return max(0.0, 0.99 - positions * delta)
 
 
-def loss_gradient_bound(largest_row_norm: float) -> float:
-    """‖∂L/∂x‖ ≤ 2 max_v ‖E_v‖ of cross-entropy behind an output embedding E: Eᵀ(softmax - one-hot), for one position.
-
-    "We assume that all the derivatives are bounded" hides a factor of the width: this is O(1) for rows drawn from
-    N(0, 1/d), but √d for N(0, 1).
-    """
-    return 2 * largest_row_norm
-
-
 def last_layer_gradient_bound(*, width: int, power: float, epsilon: float, loss_gradient_norm: float = 1.0) -> float:
     """‖∂L/∂W^{2,L}‖_F ≤ ‖∂L/∂x‖ √(d/2 · (1 + √(500/d))) / √((1-ε) q), with `theorem_1_probability`.
 
