@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_891,
+    "lines": 82_879,
     "lines of normscope": 68_851,
     "files": 532,
     "import lines, %": 6.7,

@@ -9,7 +9,7 @@ from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose
 from normscope.choosing.page import CASES
 from normscope.choosing.parts import parts
-from normscope.choosing.rates import RateFacts, recipes, typical_rate
+from normscope.choosing.rates import RateFacts, normed_share, recipes, typical_rate
 from normscope.choosing.recommending import plain, recommended
 from normscope.report.words import learning_rate
 
@@ -44,11 +44,12 @@ def test_the_rate_is_that_of_the_law_with_what_it_stands_on() -> None:
         (f"{learning_rate(found.rate, 2)}, between", learning_rate(found.low, 2), "and", learning_rate(found.high, 2))
     )
     own = sorted(
-        one.warmup_updates
+        one.warmup_updates / one.updates
         for one in recipes()
-        if one.warmup_updates is not None and one.optimizer in ("adam", "adamw") and 192 <= one.width <= 3072
+        if one.updates and one.warmup_updates is not None and one.optimizer in ("adam", "adamw")
+        if normed_share(one.placement) == 0
     )
-    assert warmup.says.startswith(f"{own[len(own) // 2]:,} updates, the median of {len(own)} recipes")
+    assert warmup.says.startswith(f"{100 * own[len(own) // 2]:.2g} % of the updates, the median of {len(own)} recipes")
     wider = recommended(choose(replace(GPT, width=5120, blocks=36)))[1]
     assert float(wider.says.partition(",")[0]) < found.low
     # Under Muon another recipe counts, and under SGD there is none near.
