@@ -132,6 +132,7 @@ def test_a_mistake_is_one_line(study, tmp_path: Path, arguments: list[str], mess
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(study, tmp_path: Path, monkeypatch):
     settings = ("lemmas", "--scale", "smoke", "--set", "width=16", "--set", "seeds=2", "--out", tmp_path)
 

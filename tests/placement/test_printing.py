@@ -53,6 +53,7 @@ def test_in_a_decoder_that_attends_to_an_encoder(name, text):
         ("mix-ln", 3, f"{PRE}; y = norm(x)"),
         ("mix-ln", 12, f"blocks 1-3: {POST}; blocks 4-12: {PRE}; y = norm(x)"),
         ("attn-res-block", 4, expected("attn-res-block").formula),
+        ("gated-multi-stream", 6, expected("gated-multi-stream").formula),
     ],
 )
 def test_as_deep_as_the_stack_is(name, blocks, text):

@@ -54,6 +54,10 @@ class TestSettings:
                     tolerance = 5 / math.sqrt(2 * entries.numel())
                     assert drawn == pytest.approx(std(weight, sublayer.site), rel=tolerance), (kind, weight)
 
+    def test_rows_that_are_unit_vectors(self):
+        placement = named("ngpt")(StackShape(kind="decoder", width=8, ffn_width=8, decoder_blocks=2))
+        assert of_setting("paper", placement).row(placement) == 1.0
+
     @pytest.mark.parametrize(
         ("name", "setting"),
         [

@@ -97,6 +97,7 @@ def test_several_processes_write_the_bytes_of_one(
     assert events.count("validation") == 3  # after 5, 10 and 14 updates: something was shared out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("placement", PLACEMENTS if WHOLE else ["post-ln"])
 def test_fine_tuning_in_several_processes_writes_the_bytes_of_one(placement: str, tmp_path: Path) -> None:
     start = pretrained(tmp_path / "pre", f'model.placement="{placement}"', *PLACEMENTS[placement])
