@@ -87,3 +87,13 @@ def test_the_stream_is_what_goes_from_block_to_block(style: type[nn.Module], pla
 
 def test_what_entered_the_first_block_is_not_read_later() -> None:
     assert "with skips over sub-layers" in refused(Model(Embedded), "peri-ln")
+
+
+def test_what_an_encoder_hands_to_its_decoder_is_not_the_decoders_stream() -> None:
+    """It comes straight from a block, and has the shape of the stream."""
+    sizes = {"d_model": 32, "nhead": 4, "dim_feedforward": 64, "batch_first": True}
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), 2, enable_nested_tensor=False)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), 2)
+    model = nn.Transformer(32, 4, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).eval()
+    normscope.transplant(model, "pre-ln", inputs=(torch.randn(2, 7, 32), torch.randn(2, 7, 32)))
+    assert {layer.wiring.seat.name for layer in decoder.layers} == {"tgt"}

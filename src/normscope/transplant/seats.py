@@ -51,12 +51,14 @@ def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[
     entered: dict[str, list[_Entered]] = {}
     found: dict[str, list[_Entered]] = {}
     left: list[Tensor] = []
+    first = {one.blocks[0].module for one in plans}
     normed: dict[str, list[Tensor]] = {}
     norms = Counter(name for one in plans for name in one.all_norms)
 
     def enter(name: str, block: nn.Module, args: Any, kwargs: Any) -> None:
+        before = [] if name in first else left  # a decoder's is not handed the memory by a block of its own
         entered[name] = [
-            _Entered(seat, value, _version(value), any(_same(value, one) for one in left))
+            _Entered(seat, value, _version(value), any(_same(value, one) for one in before))
             for seat, value in _arguments(block, args, kwargs)
         ]
 
