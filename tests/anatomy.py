@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_881,
-    "lines of normscope": 68_853,
+    "lines": 82_948,
+    "lines of normscope": 68_920,
     "files": 532,
     "import lines, %": 6.7,
     "public nouns": 813,

@@ -74,6 +74,8 @@ class How:
     """Of queries and of keys."""
     merge: Map = merged
     causal: bool = True
+    first_hidden: int = 1
+    """The first diagonal that the causal mask hides."""
     hidden: Callable[[Tensor], Tensor] | None = None
     """Of a mask of padding, which logits are hidden."""
     feed: Callable[["Block", Tensor], Tensor] = lambda of, x: of.down(functional.gelu(of.up(x)))
@@ -100,7 +102,8 @@ class Block(nn.Module):
         query, key = self.how.normed(query), self.how.normed(key)
         logits = query @ key.mT * query.shape[-1] ** -0.5
         if self.how.causal:
-            logits = logits.masked_fill(torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
+            hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).triu(self.how.first_hidden)
+            logits = logits.masked_fill(hidden, -1e9)
         if self.padding is not None and self.how.hidden is not None:
             logits = logits.masked_fill(self.how.hidden(self.padding), -1e9)
         mixed = self.how.merge(logits.softmax(-1) @ value).reshape(x.shape)
@@ -154,6 +157,21 @@ def without_projection(x: Tensor, of: Block) -> Tensor:
     of.out_of = False
     x = x + of.attend(of.norms[0](x))
     return x + of.feed(of.norms[1](x))
+
+
+def factor_on_the_sum(x: Tensor, of: Block) -> Tensor:
+    x = of.norms[0](1.7 * (x + of.attend(x)))
+    return of.norms[1](1.7 * (x + of.feed(x)))
+
+
+def without_end(model: Model) -> None:
+    model.norm = nn.Identity()
+
+
+def in_a_list(model: Model) -> None:
+    blocks = list(model.blocks)
+    del model.blocks
+    model.blocks = blocks
 
 
 def copied(model: Model) -> None:
@@ -264,6 +282,9 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "power 2",
     ),
     "a variance without its root": (How(change=sized(-1.0)), "norm-without-root", "to the power -1"),
+    "a mask that hides the diagonal": (How(first_hidden=0), "attention-mask", "and not at themselves"),
+    "a factor on the whole sum": (How(block=factor_on_the_sum, change=without_end), "misplaced-step", "takes it away"),
+    "blocks in a plain list": (How(change=in_a_list), "unused-parameters", "none of the model's"),
     "queries and keys normed over heads": (How(normed=over(1)), "query-key-norms", "they bound no logit"),
     "the skip from a norm that is called again": (How(block=normed_skip), "misplaced-step", "in 3 of 6 sub-layers"),
     "a skip of x and one of its norm": (

@@ -126,6 +126,7 @@ class AttentionMeasurements:
     sees_later: float | None = None
     """Share of the queries that look at a later token, of those that have one; None where keys are no such tokens."""
     sees_earlier: float | None = None
+    sees_itself: float | None = None
     on_padding: float | None = None
     """Mean weight on tokens that the batch's mask says are none; None without a mask with any such token."""
 
@@ -303,6 +304,8 @@ class ModelMeasurements:
     """Frobenius norm by parameter; empty without a loss, 0 where nothing reaches it."""
     unused_parameters: tuple[str, ...] = ()
     """Names of the parameters that no operation of the forward pass read, and no pass in training mode goes through."""
+    unregistered: int = field(default=0, metadata=_INNER)
+    """How many tensors that ask for a gradient the pass read that are no parameters of the model."""
     opening: frozenset[str] = field(default=frozenset(), metadata=_INNER)
     """Names of trained parameters whose gradient is 0 at first, and is not once others have moved by a few updates:
     behind an output matrix of zeros, or a gate or a gain that starts at 0. Looked for where no parameter of a whole

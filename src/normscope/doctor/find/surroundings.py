@@ -177,6 +177,17 @@ def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
     return tuple(name for name, weight in model.named_parameters() if memory_of(weight) not in read)
 
 
+def unregistered_parameters(model: nn.Module, trace: Trace) -> int:
+    """How many parameters a forward pass read that the model does not have, as those of modules in a plain list."""
+    own = {memory_of(weight) for weight in [*model.parameters(), *model.buffers()]}
+    read = {
+        memory_of(value.tensor)
+        for value in trace.values
+        if value.op == "leaf" and isinstance(value.tensor, nn.Parameter) and value.tensor.requires_grad
+    }
+    return len(read - own)
+
+
 _ALONE = ("same", "scale")
 
 

@@ -362,5 +362,6 @@ def _mask(weights: Tensor, rows: Tensor, itself: bool, padding_BK: Tensor | None
         at = torch.arange(keys).to(rows)
         later, earlier = at > rows[:, None], at < rows[:, None]
         found["sees_later"] = float((seen_QK & later).any(-1)[:-1].double().mean())
+        found["sees_itself"] = float((seen_QK & (at == rows[:, None])).any(-1)[1:].double().mean())
         found["sees_earlier"] = float((seen_QK & earlier).any(-1)[1:].double().mean())
     return found

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...measure.unchanged import left_unchanged
 from ..find.search import streams_in
 from ..find.streams import Stream
-from ..find.surroundings import unused_parameters
+from ..find.surroundings import unregistered_parameters, unused_parameters
 from ..identify.stacks import as_stacks
 from ..record import ModelMeasurements, Stack, Sublayer, norm_over
 from ..trace.forward import Inputs, call_with, tokens_in
@@ -106,6 +106,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
         stacks=with_reach(graph, streams, with_attention(graph, streams, stacks, inputs)),
         measured=ModelMeasurements(
             unused_parameters=_idle(model, inputs, graph),
+            unregistered=unregistered_parameters(model, graph.trace),
             flat_gates=flat_gates(model, graph.trace),
             norm_gains=norm_gains(model, graph),
             powers=powers(graph),

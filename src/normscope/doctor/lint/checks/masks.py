@@ -32,6 +32,17 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
         # What comes before a stack that hides later tokens is read by it, as an encoder is.
         before = any(not seen.sees_later for later in patient.stacks[number + 1 :] for seen in _ordered(later))
         says = "" if before or number in memories else _says_next(patient, stack)
+        # The first token, which then has nothing to look at, may look everywhere.
+        blind = [one for one in ordered if one[1].sees_itself == 0 and one[1].sees_earlier]
+        blind = [one for one in blind if (one[1].sees_later or 0.0) < _FIRST_ALONE]
+        if blind:
+            yield Fault(
+                severity=Severity.WARNING,
+                where=where(blind),
+                message=f"{counted(blind, ordered)} tokens look at earlier ones and not at themselves: the causal mask "
+                "hides the diagonal too, and the first token sees nothing",
+                fix="hide where key > query, triu(1) of a mask and not triu(0)",
+            )
         backward = [site for site in ordered if _looks_ahead(site[1])]
         leaking = [site for site in ordered if site[1].sees_later and site not in backward]
         masked = [site for site in ordered if not site[1].sees_later]
@@ -68,6 +79,10 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
                 message=f"{counted(masked, ordered)} tokens look at no later one, and in the others they do",
                 fix="nothing, where this is meant; else leave out this block's causal mask",
             )
+
+
+_FIRST_ALONE = 0.2
+"""Share of the queries: one of few."""
 
 
 def _around_the_mask(patient: Patient, stack: Stack, sites: Sequence[Site]) -> Iterator[Fault]:

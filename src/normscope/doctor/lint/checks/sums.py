@@ -137,6 +137,7 @@ def _all_alike(stack: Stack) -> bool:
 )
 def unused_parameters(patient: Patient) -> Iterator[Fault]:
     """Blocks and norms that are built and that the forward pass does not go through."""
+    yield from _unregistered(patient)
     unused = set(patient.observed.unused_parameters)
     if not unused:
         return
@@ -186,6 +187,20 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
             where=listed(idle),
             message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
             fix="apply them, or do not build them",
+        )
+
+
+def _unregistered(patient: Patient) -> Iterator[Fault]:
+    groups = patient.optimizer.param_groups if patient.optimizer is not None else []
+    own = {id(weight) for weight in patient.model.parameters()}
+    held = {id(weight) for group in groups for weight in group["params"]} - own
+    count = patient.observed.unregistered
+    if count > len(held):
+        yield Fault(
+            where=type(patient.model).__name__,
+            message=f"the pass reads {count} trainable parameters that are none of the model's: model.parameters(), "
+            "state_dict() and to() do not know them, so that no optimiser made of these trains them",
+            fix="keep modules in nn.ModuleList or nn.ModuleDict and not in a list or a dictionary",
         )
 
 

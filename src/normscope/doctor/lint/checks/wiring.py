@@ -109,6 +109,7 @@ def misplaced_step(patient: Patient) -> Iterator[Fault]:
         yield from _factor_on_the_branch(stack, shape_of(patient.stacks, number))
         yield from _subtracted(stack)
         yield from _norm_in_the_skip(stack)
+        yield from _factor_under_the_norm(stack)
         yield from _one_kind_bare(stack)
 
 
@@ -219,6 +220,26 @@ def _subtracted(stack: Stack) -> Iterator[Fault]:
             where=listed(sublayer.name for sublayer in less),
             message=f"{len(less)} of {len(inside)} branches are subtracted from the stream, and the others added",
             fix="add the branch",
+        )
+
+
+def _factor_under_the_norm(stack: Stack) -> Iterator[Fault]:
+    """norm(α (x + F(x))): the norm takes the factor away."""
+    inside = in_blocks(stack)
+    found = []
+    for sublayer in inside:
+        total = sum_of(sublayer.formula.segment, sublayer.formula.branch)
+        for term in sublayer.formula.segment.terms:
+            scale = term.arguments[0] if term.kind == "norm" else term
+            alone = scale.kind == "scale" and scale.arguments[0] is total and scale.factor is not None
+            if term.kind == "norm" and alone and scale.factor is not None and scale.factor.is_constant:
+                found.append((sublayer, scale.factor.value))
+    if len(found) == len(inside) and len(inside) >= _LEAST:
+        yield Fault(
+            where=stack.name,
+            message=f"the whole sum is multiplied by {found[0][1]:.4g} in {stack.blocks} blocks, and a norm behind it "
+            f"takes it away again: {inside[0].formula}",
+            fix="multiply the skip alone, norm(α x + F(x)), as DeepNorm does; or leave the factor out",
         )
 
 
