@@ -1,6 +1,8 @@
 """docs/gallery.ipynb shows what its code gives now."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,22 @@ def test_every_link_of_the_notebook_leads_somewhere() -> None:
         if cell["cell_type"] == "markdown":
             for target in re.findall(r"\]\(([^)#]+)", "".join(cell["source"])):
                 assert (FILE.parent / target).exists(), target
+
+
+def test_the_notebook_for_lent_machines_installs_the_wheel_and_looks_at_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is installed here: the command is caught, and NormScope is there."""
+    notebook = load(FILE.with_name("first.ipynb"))
+    (address,) = (cell for cell in notebook["cells"] if "".join(cell["source"]) == 'WHEEL = ""')
+    ran: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: ran.append(command))
+    assert not executed({**notebook, "cells": notebook["cells"][:3]}, tmp_path)["cells"][2]["outputs"]
+    assert ran == []
+    address["source"] = ['WHEEL = "https://x/normscope.whl"']
+    shown = [cell for cell in executed(notebook, tmp_path)["cells"] if cell.get("outputs")]
+    assert ran == [[sys.executable, "-m", "pip", "install", "--quiet", "https://x/normscope.whl"]]
+    first, moved = (" ".join(told(cell)) for cell in shown)
+    assert "missing-final-norm" in first
+    assert "pre-ln" in first
+    assert "peri-ln" in moved
