@@ -96,12 +96,14 @@ def _judged(bench: Bench, work: Work, wanted: Tree, stop: Stop, end: tuple[Ended
     after = bench.state()
     fault = str(stop)
     # A command that was about to end has done what it should.
-    problem, detail = wrong_end(ended, after, (0, 128 + stop.number))
-    if not problem and ended.code and len(re.findall(r"stopped by|interrupted", ended.said)) != 1:
+    # A second signal ends a command at once, as a kill does: without a line, where the first one had not come so far.
+    killed = stop.times == 2 and ended.code == -stop.number
+    problem, detail = wrong_end(ended, after, (0, 128 + stop.number, ended.code if killed else 0))
+    if not problem and ended.code and not killed and len(re.findall(r"stopped by|interrupted", ended.said)) != 1:
         problem, detail = "no line", ended.said[-300:]
     if not problem and whole_checkpoints(after) < whole:
         problem, detail = "lost", f"checkpoint {whole}"
-    # A second signal ends a command at once, as a kill does; what that leaves is cleared by the next one.
+    # What a second signal leaves is cleared by the next command.
     if not problem and stop.times == 1 and (left := left_over(after)):
         problem, detail = "left over", left
     if problem:
