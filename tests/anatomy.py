@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_948,
-    "lines of normscope": 68_920,
+    "lines": 82_968,
+    "lines of normscope": 68_940,
     "files": 532,
-    "import lines, %": 6.7,
+    "import lines, %": 6.69,
     "public nouns": 813,
     "homonyms": 25,
 }

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -51,6 +52,21 @@ def test_an_error_that_the_end_of_an_import_became_is_an_end_too() -> None:
 
     with pytest.raises(Stopped):
         half_an_import()
+
+
+def test_a_signal_in_a_destructor_stops_the_work_all_the_same() -> None:
+    class Swallowing:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def work() -> None:
+        with raising_stopped():
+            Swallowing()
+            time.sleep(60)
+
+    with pytest.raises(Stopped):
+        work()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_another_error_stays_what_it_is() -> None:

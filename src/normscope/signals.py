@@ -17,6 +17,9 @@ from typing import Any
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What asks for an end: Ctrl-C, a scheduler's or the system's request, and a terminal that was closed."""
 
+_AGAIN_SECONDS = 0.02
+"""Until the destructor that swallowed a signal has surely ended."""
+
 _Handler = Callable[[int, FrameType | None], None]
 
 
@@ -78,8 +81,12 @@ class StopRequest:
 
 @contextmanager
 def raising_stopped() -> Iterator[None]:
-    """Context in which a signal of HANDLED raises Stopped; a second one acts as outside of it."""
+    """Context in which a signal of HANDLED raises Stopped; a second one acts as outside of it.
+
+    Where Python swallows that, as it does in a destructor or a hook of a fork, the signal is sent again a moment later.
+    """
     owner, noted = os.getpid(), list[int]()
+    outer_hook, sent_again = sys.unraisablehook, list[threading.Timer]()
 
     def stop(number: int, frame: FrameType | None) -> None:
         _put_back(previous)
@@ -89,7 +96,17 @@ def raising_stopped() -> Iterator[None]:
         noted.append(number)
         raise Stopped(number)
 
+    def swallowed(what: Any) -> None:
+        if not isinstance(what.exc_value, Stopped) or os.getpid() != owner:
+            outer_hook(what)
+            return
+        _handle(stop)
+        sent_again.append(threading.Timer(_AGAIN_SECONDS, os.kill, (owner, noted[-1])))
+        sent_again[-1].daemon = True
+        sent_again[-1].start()
+
     previous = _handle(stop)
+    sys.unraisablehook = swallowed
     try:
         yield
     except Exception as error:
@@ -97,6 +114,9 @@ def raising_stopped() -> Iterator[None]:
             raise Stopped(noted[0]) from error
         raise
     finally:
+        sys.unraisablehook = outer_hook
+        for timer in sent_again:
+            timer.cancel()
         _put_back(previous)
 
 
