@@ -23,12 +23,20 @@ FAMILIES = (
     "minimax",
 )
 
+BY_SOURCE = {
+    # Its indexer's gate begins with ones in every entry.
+    "glm5_next_text": ["constant-weights"],
+    # Queries and keys are normed, and their product is multiplied by 5.5 times what the width of a head asks for.
+    "muse_spark_text": ["attention-saturated"],
+}
+"""What a warning is right about, as their code and configuration have it."""
+
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_nothing_is_wrong_with_them(family):
+def test_nothing_else_is_wrong_with_them(family):
     torch.manual_seed(0)
     model = small_model(family)
     drawn = sample(model, tokens=8, sequences=2, generator=torch.Generator().manual_seed(0))
     diagnosis = normscope.diagnose(model, drawn.inputs, loss=drawn.loss, advise=False)
-    assert [finding.id for finding in diagnosis.findings if finding.severity != "info"] == []
+    assert [finding.id for finding in diagnosis.findings if finding.severity != "info"] == BY_SOURCE.get(family, [])
     assert diagnosis.to_json()["stacks"]

@@ -98,7 +98,9 @@ def _power(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> int | No
     other = x.clone()
     other.view(-1, x.shape[-1])[0] += 10
     alone = torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(x).reshape(-1, x.shape[-1])[1:])
-    power = round(float(powers.nan_to_num().mean()))
+    if not bool(powers.isfinite().all()):
+        return None
+    power = round(float(powers.mean()))
     steady = bool((powers - power).abs().max() < 1e-2)
     return power if steady and alone and along > 1 - 1e-3 and power in (-3, -1, 2, 3) else None
 
