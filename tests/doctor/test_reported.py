@@ -43,6 +43,12 @@ def one_matrix(of: "Block", x: Tensor) -> Tensor:
     return of.down(of.up(x))
 
 
+def with_a_resting_tower(model: "Model") -> None:
+    """One that waits for inputs of another kind, a matrix of which has the head's shape."""
+    model.tower = nn.MultiheadAttention(WIDTH, HEADS)
+    model.tower.in_proj_weight = nn.Parameter(torch.randn(CLASSES, WIDTH))
+
+
 def query_for_key(block: "Block") -> None:
     block.key_of = block.query
 
@@ -296,17 +302,17 @@ BUGS: dict[str, tuple[How, str, str]] = {
     "keys by the matrix of queries": (
         How(change=lambda model: [query_for_key(block) for block in model.blocks]),
         "unused-parameters",
-        "3 matrices are built and never read",
+        "3 of the matrices are built and never read",
     ),
     "no output projection": (
         How(block=without_projection),
         "unused-parameters",
-        "3 matrices are built and never read",
+        "3 of the matrices are built and never read",
     ),
     "another matrix in the head's place": (
         How(head=lambda model, x: x @ model.tokens.weight.T),
         "unused-parameters",
-        "1 matrices are built and never read",
+        "1 of the matrices are built and never read",
     ),
     "a feed-forward without a curve": (How(feed=one_matrix), "misplaced-curve", "nothing but sums between them"),
     "a curve behind the last matrix": (
@@ -336,6 +342,7 @@ RIGHT = {
     "a gated feed-forward": How(feed=lambda of, x: of.down(of.up(x).sigmoid() * of.up(x))),
     "a norm by hand": How(change=sized(-0.5)),
     "queries and keys normed by head": How(normed=over(-1)),
+    "a tower that rests": How(change=with_a_resting_tower),
     "heads for training alone": How(change=with_more_heads, head=any_head),
     "a frozen bias of a router": How(
         change=each(Router), feed=lambda of, x: of.down(functional.gelu(of.up(x)) + of.more())

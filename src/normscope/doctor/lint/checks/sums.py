@@ -224,16 +224,23 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
     tables = patient.weights
     found = [name for key in idle for name in names[key]]
     outputs = [tables[one.name].shape for one in patient.observed.output_matrices if one.name in tables]
-    found += [name for name in unused if tables[name].ndim == 2 and tables[name].shape in outputs]
+    heads = [name for name in unused if tables[name].ndim == 2 and tables[name].shape in outputs]
+    # A whole tower or head that rests waits for something else.
+    found += [name for name in heads if any(n not in unused for n in tables if _within(n, _around(name)))]
     if found:
         yield Fault(
             severity=Severity.WARNING,
             where=listed(found),
-            message=f"{len(found)} matrices are built and never read, while all others beside them are: another one "
+            message=f"{len(found)} of the matrices are built and never read, while those beside them are: another one "
             "stands where they are meant, or a step was left out",
             fix="look where each is called: a name that was copied (self.key for self.value), or an output projection "
             "or a gate that is missing",
         )
+
+
+def _around(name: str) -> str:
+    """The path of what holds the module of a parameter; of a parameter with sub-modules beside it, of that module."""
+    return name.removesuffix(".weight").rpartition(".")[0]
 
 
 def _left_out(patient: Patient, unused: set[str]) -> list[str]:
@@ -311,4 +318,5 @@ def _has_a_like(patient: Patient, path: str, skipped: Sequence[str]) -> bool:
 
 
 def _within(path: str, module: str) -> bool:
-    return path == module or path.startswith(module + ".")
+    """Whether a path lies in a module; all lie in the model, whose path is ""."""
+    return not module or path == module or path.startswith(module + ".")
