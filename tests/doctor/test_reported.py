@@ -348,6 +348,12 @@ RIGHT = {
         change=each(Router), feed=lambda of, x: of.down(functional.gelu(of.up(x)) + of.more())
     ),
     "padding": of_padding(lambda mask: ~mask[:, None, None]),
+    "turned to tokens first inside": How(
+        positions=lambda x, table: (x + table[: x.shape[1]]).transpose(0, 1),
+        split=lambda y: heads(y.transpose(0, 1)),
+        merge=lambda y: merged(y).transpose(0, 1),
+        head=lambda model, x: model.head(x.transpose(0, 1)),
+    ),
     # A user who hands over (T, B) and has positions of T.
     "tokens first": How(
         causal=False,

@@ -15,7 +15,7 @@ from ..record import RecordedPlace, Stack
 from ..trace.flow import rearranged
 from ..trace.graph import Graph
 
-# A, C = the two dimensions of tokens, mostly sequences and places in them, D = width
+# A, C = the two dimensions of tokens as the model is given them, mostly sequences and places in them, D = width
 
 _SHOWS = 1e-6
 """Of the output's largest entry: a change that is more than rounding."""
@@ -34,7 +34,10 @@ def with_reach(graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack])
 
 
 def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[bool, tuple[int, ...]]:
-    """Whether outputs depend on later tokens, and along which dimensions they depend on others at all."""
+    """Whether outputs depend on later tokens, and along which dimensions they depend on others at all.
+
+    Where a model turns (A, C, D) to (C, A, D) between what it is given and its blocks, as fairseq's do, A is still 0.
+    """
     if place is None:
         return False, ()
     shape = graph.values[place.stream].shape
@@ -50,14 +53,16 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
         return False, ()
     if all(keeps_rows(graph, n, branch.output) for n in reads):
         return False, ()
+    turned = _is_turned(graph, shape)
+    places = shape[0 if turned else 1]
     generator = torch.Generator().manual_seed(0)
     later, mixes = False, set[int]()
     # The last token may be padding, which nothing looks at.
-    for at in dict.fromkeys((shape[1] - 1, 2 * shape[1] // 3)):
+    for at in dict.fromkeys((places - 1, 2 * places // 3)):
         given = {}
         for number in reads:
             changed = graph.values[number].tensor.clone()
-            row = changed[0, at]
+            row = changed[at, 0] if turned else changed[0, at]
             row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
             given[number] = changed
         try:
@@ -65,11 +70,19 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
         except (ValueError, RuntimeError, IndexError):
             return False, ()
         moved_AC = (after - output).abs().amax(-1).nan_to_num() > _SHOWS * output.abs().amax()
+        moved_AC = moved_AC.T if turned else moved_AC
         later = later or bool(moved_AC[0, :at].any())
         mixes |= {0} if bool(moved_AC[1:].any()) else set()
         moved_AC[0, at] = False
         mixes |= {1} if bool(moved_AC[0].any()) else set()
     return later, tuple(sorted(mixes))
+
+
+def _is_turned(graph: Graph, shape: torch.Size) -> bool:
+    """Whether two dimensions of tokens stand in the other order than in what the model is given."""
+    given = (v.shape[:2] for v in graph.values if v.is_data and not graph.predecessors[v.number] and len(v.shape) > 1)
+    first = next(given, shape)
+    return first != shape and first == shape[::-1]
 
 
 def positions_along(graph: Graph, stack: Stack) -> int | None:
@@ -89,5 +102,5 @@ def positions_along(graph: Graph, stack: Stack) -> int | None:
             rows = given.tensor.expand(value.shape)
             differs = [along for along in (0, 1) if bool((rows != rows.narrow(along, 0, 1)).any())]
             if len(differs) == 1:
-                return differs[0]
+                return 1 - differs[0] if _is_turned(graph, shape[:-1]) else differs[0]
     return None
