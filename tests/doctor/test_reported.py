@@ -43,6 +43,11 @@ def one_matrix(of: "Block", x: Tensor) -> Tensor:
     return of.down(of.up(x))
 
 
+def ended(x: Tensor, of: "Block") -> Tensor:
+    x = x + of.attend(of.norms[0](x))
+    return of.norms[1](x + of.feed(x))
+
+
 def with_a_resting_tower(model: "Model") -> None:
     """One that waits for inputs of another kind, a matrix of which has the head's shape."""
     model.tower = nn.MultiheadAttention(WIDTH, HEADS)
@@ -354,6 +359,8 @@ RIGHT = {
         merge=lambda y: merged(y).transpose(0, 1),
         head=lambda model, x: model.head(x.transpose(0, 1)),
     ),
+    # As Conformer's: the last one stands where a final norm would.
+    "a norm at the end of every block": How(block=ended, change=without_end),
     # A user who hands over (T, B) and has positions of T.
     "tokens first": How(
         causal=False,

@@ -61,6 +61,8 @@ def odd_block(stack: Stack, shapes: Mapping[str, tuple[int, ...]]) -> OddBlock |
     if number == 0 and own[1:] == usual[1:] and own[0].endswith("(x)"):
         # What comes out of the embedding, or of its norm, may need no further one.
         return None
+    if number == len(blocks) - 1 and _ends_in_own_norm(stack, place, blocks[number], usual[-1]):
+        return None
     return OddBlock(
         number=number + 1,
         blocks=len(blocks),
@@ -68,6 +70,14 @@ def odd_block(stack: Stack, shapes: Mapping[str, tuple[int, ...]]) -> OddBlock |
         steps=tuple(step for step in own if step not in usual) or own,
         usual=tuple(step for step in usual if step not in own) or usual,
     )
+
+
+def _ends_in_own_norm(stack: Stack, place: int, last: _Block, usual_end: str) -> bool:
+    """Whether all that the last block lacks is a norm of its own around its end, which counts as the final one."""
+    norm, _, rest = usual_end.removeprefix("x ← ").partition("(")
+    own, _ = _split(last.sublayers[0].measured.matrices[0], place)
+    uses = [_split(use.parameters[0], place) for use in stack.norm_uses if use.parameters]
+    return last.steps[-1] == f"x ← {rest[:-1]}" and any(key == own and _shown(name) == norm for key, name in uses)
 
 
 def _places(names: Sequence[str]) -> int | None:

@@ -20,6 +20,8 @@ from ..trace.graph import Graph
 _SHOWS = 1e-6
 """Of the output's largest entry: a change that is more than rounding."""
 
+_SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
+
 
 def with_reach(graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]) -> tuple[Stack, ...]:
     """The stacks with what each of their branches is made from, where the stream is (A, C, D)."""
@@ -53,6 +55,9 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
         return False, ()
     if all(keeps_rows(graph, n, branch.output) for n in reads):
         return False, ()
+    # Where tokens are sent by what they are, another token changes the places of the others.
+    if any(graph.values[inside].op in _SENDING for n in reads for inside in graph.between(n, wanted)):
+        return False, ()
     turned = _is_turned(graph, shape)
     places = shape[0 if turned else 1]
     generator = torch.Generator().manual_seed(0)
@@ -75,14 +80,20 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
         mixes |= {0} if bool(moved_AC[1:].any()) else set()
         moved_AC[0, at] = False
         mixes |= {1} if bool(moved_AC[0].any()) else set()
-    return later, tuple(sorted(mixes))
+    # Of more tokens than the model is given, as of several streams in a row, later ones are not those that come later.
+    return later and _given(graph, shape) in (shape, shape[::-1]), tuple(sorted(mixes))
 
 
 def _is_turned(graph: Graph, shape: torch.Size) -> bool:
     """Whether two dimensions of tokens stand in the other order than in what the model is given."""
-    given = (v.shape[:2] for v in graph.values if v.is_data and not graph.predecessors[v.number] and len(v.shape) > 1)
-    first = next(given, shape)
+    first = _given(graph, shape)
     return first != shape and first == shape[::-1]
+
+
+def _given(graph: Graph, shape: torch.Size) -> torch.Size:
+    """The first two dimensions of what the model is given."""
+    given = (v.shape[:2] for v in graph.values if v.is_data and not graph.predecessors[v.number] and len(v.shape) > 1)
+    return next(given, shape)
 
 
 def positions_along(graph: Graph, stack: Stack) -> int | None:

@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from torch import nn
+
 from ....report.words import kind_name
 from ...find.branches import BranchKind
 from ...record import Stack
@@ -224,9 +226,11 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
     tables = patient.weights
     found = [name for key in idle for name in names[key]]
     outputs = [tables[one.name].shape for one in patient.observed.output_matrices if one.name in tables]
-    heads = [name for name in unused if tables[name].ndim == 2 and tables[name].shape in outputs]
-    # A whole tower or head that rests waits for something else.
-    found += [name for name in heads if any(n not in unused for n in tables if _within(n, _around(name)))]
+    resting = {name for name in unused if tables[name].ndim > 1} - set(found)
+    # A tower or a table that waits for inputs of another kind may have matrices of that shape.
+    waiting = {f"{path}.weight" for path, module in patient.model.named_modules() if isinstance(module, nn.Embedding)}
+    if not resting & waiting and all(tables[name].shape in outputs for name in resting):
+        found += sorted(resting)
     if found:
         yield Fault(
             severity=Severity.WARNING,
@@ -236,11 +240,6 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
             fix="look where each is called: a name that was copied (self.key for self.value), or an output projection "
             "or a gate that is missing",
         )
-
-
-def _around(name: str) -> str:
-    """The path of what holds the module of a parameter; of a parameter with sub-modules beside it, of that module."""
-    return name.removesuffix(".weight").rpartition(".")[0]
 
 
 def _left_out(patient: Patient, unused: set[str]) -> list[str]:
@@ -318,5 +317,4 @@ def _has_a_like(patient: Patient, path: str, skipped: Sequence[str]) -> bool:
 
 
 def _within(path: str, module: str) -> bool:
-    """Whether a path lies in a module; all lie in the model, whose path is ""."""
-    return not module or path == module or path.startswith(module + ".")
+    return path == module or path.startswith(module + ".")
