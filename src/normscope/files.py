@@ -337,6 +337,11 @@ def disk_errors(doing: str) -> Iterator[None]:
         raise UserError(f"{doing}: {advice}") from error
 
 
+def is_of_the_disk(error: UserError) -> bool:
+    """Whether the system failed to read what is there, so that another try may; a damaged file stays damaged."""
+    return isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError)
+
+
 def _advice(number: int | None, file: str | None) -> str | None:
     """What happened and what to do, for an errno; None where the user cannot mend it."""
     at = f" at {file}" if file else ""

@@ -1,5 +1,7 @@
 """The axes of a comparison and the names of its runs."""
 
+import errno
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,22 @@ def test_runs_that_differ_in_what_no_folder_is_named_after_are_refused(tmp_path:
     write_configs(clipped[:1] * 2)
     with pytest.raises(UserError, match="two runs that differ would be one; give each arm a folder of its own"):
         write_configs(clipped)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(OSError(errno.EIO, "Input/output error"), True), (FileNotFoundError(), False)]
+)
+def test_scores_that_the_disk_does_not_give_are_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, told: bool
+) -> None:
+    (cell, *_) = grid().cells(tiny(), tmp_path)
+    cell.folder.path.mkdir(parents=True)
+    cell.evaluation_file("valid").write_text("{}")
+    assert cell.evaluations() == {}
+
+    def failing(path: Path) -> str:
+        raise error
+
+    monkeypatch.setattr("normscope.limits.ours.read_text", failing)
+    with pytest.raises(UserError, match="cannot be read") if told else nullcontext():
+        assert cell.evaluations() == {}

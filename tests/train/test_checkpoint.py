@@ -4,6 +4,7 @@ import hashlib
 import pickle
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -114,6 +115,17 @@ def test_a_pickle_in_a_fitting_manifest_is_not_run(copy: Path, tmp_path: Path) -
     with pytest.raises(UserError, match=r"model.safetensors is not a file of tensors"):
         found.load_model(nn.Linear(1, 1))
     assert not (tmp_path / "exploded").exists()
+
+
+def test_a_disk_that_fails_where_torch_maps_weights_is_told_as_one(copy: Path, monkeypatch: Any) -> None:
+    """Torch has the system's error in its own words alone, as a RuntimeError."""
+
+    def failing(file: Path) -> None:
+        raise RuntimeError(f"unable to open file <{file}> in read-only mode: Input/output error (5)")
+
+    monkeypatch.setattr(checkpoint, "load_file", failing)
+    with pytest.raises(UserError, match=r"reading .*model\.safetensors: the disk failed"):
+        Checkpoint(copy / "checkpoints/step-12").load_model(nn.Linear(1, 1))
 
 
 @pytest.mark.parametrize("state", ["[]", '{"update": 12}', "nonsense", '{"update": 1e400}'])

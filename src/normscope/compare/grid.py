@@ -5,14 +5,13 @@ The demonstration is such a grid, of the embedded toy language, in which the nee
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..data.opening import DataConfig
 from ..errors import UserError
-from ..files import make_folders, write_over
+from ..files import is_of_the_disk, make_folders, write_over
 from ..limits.ours import refuse_other, sealed_lines
 from ..model import ModelConfig
 from ..placement import named
@@ -72,11 +71,16 @@ class Cell(BesideRuns):
         }
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
-        """By split, the scores of the best checkpoint; a file that is not whole is none."""
+        """By split, the scores of the best checkpoint; a file that is not whole is none. Raises UserError where the
+        disk fails, as another try may find them."""
         found = {}
         for file in sorted(self.folder.path.glob("evaluation-*.json")):
-            with suppress(UserError):
+            try:
                 scores = SCORES.read(file)
+            except UserError as error:
+                if is_of_the_disk(error):
+                    raise
+            else:
                 found[str(scores["split"])] = scores
         return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import write_over
+from ..files import is_of_the_disk, write_over
 from ..limits.ours import refuse_other
 from ..placement import named
 from ..processes.surroundings import SeenLocks
@@ -215,6 +215,8 @@ def _by_arm(
         try:
             events = cell.folder.events()
         except UserError as error:
+            if is_of_the_disk(error):
+                raise  # a page without the run would say that it failed
             events, failures[cell.name] = [], str(error)
         by_arm[cell.arm].append((cell, events))
     return by_arm, failures
@@ -331,5 +333,7 @@ def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:
 def _environment_of(cell: Cell) -> dict[str, Any]:
     try:
         return cell.folder.environment()
-    except UserError:
+    except UserError as error:
+        if is_of_the_disk(error):
+            raise
         return {}  # damaged, which resuming the run says

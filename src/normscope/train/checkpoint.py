@@ -6,6 +6,8 @@ parameters because its state is keyed by position. Here names, shapes and every 
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,10 +234,17 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _load(file: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(file)
-    except SafetensorError as error:
-        raise UserError(f"{file} is not a file of tensors: {error}") from error
+    with disk_errors(f"reading {file}"):
+        try:
+            return load_file(file)
+        except SafetensorError as error:
+            raise UserError(f"{file} is not a file of tensors: {error}") from error
+        except RuntimeError as error:
+            # Torch maps the file, and has the system's errors in its own words alone.
+            number = re.search(r"unable to .*\((\d+)\)$", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from error
 
 
 def _manifest(lines: Iterable[str]) -> str:
