@@ -28,10 +28,10 @@ def collect(words: tuple[str, ...]) -> None:
 
 
 def test_a_sample_has_every_test_and_the_whole_every_case():
-    sample, whole = (collected("train/replicas/test_bits.py", *options) for options in ((), ("--whole",)))
+    sample, whole = (collected("train/test_checkpoint.py", *options) for options in ((), ("--whole",)))
     assert set(sample) < set(whole)
     assert {case.partition("[")[0] for case in sample} == {case.partition("[")[0] for case in whole}
-    assert sample == collected("train/replicas/test_bits.py")
+    assert sample == collected("train/test_checkpoint.py")
 
 
 @pytest.mark.thorough

@@ -76,7 +76,7 @@ MENU = {
         ],
         "Python": ["docs/python", REFERENCE, "docs/doctor-json"],
         "Evidence": ["docs/choosing-tables", "results/README", "benchmarks/README"],
-        "About": ["docs/decisions", "CONTRIBUTING", "tests/mutants", "CHANGELOG"],
+        "About": ["docs/decisions", "CONTRIBUTING", "tests/mutants", "SECURITY", "CHANGELOG"],
     },
 }
 """Page -> heading -> pages of the menu below it; those of the folders below come after."""

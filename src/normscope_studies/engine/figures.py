@@ -56,14 +56,17 @@ def curves(
     x: Sequence[float],
     xlabel: str,
     ylabel: str,
+    hues: Mapping[str, int] | None = None,
     beside: Sequence[Series] = (),
     **axes: Any,
 ) -> Panel:
     """A curve for each arm, from rows of one a seed, (S, X): the mean in the range of the seeds.
 
-    beside: drawn first, such as what was predicted. axes: as `Panel` has them.
+    hues: by label; without any the arms are counted. beside: drawn first, such as what was predicted. axes: as `Panel`
+    has them.
     """
-    series = [*beside, *(ranged(label, hue, x, rows) for hue, (label, rows) in enumerate(arms.items()))]
+    hues = hues or {label: hue for hue, label in enumerate(arms)}
+    series = [*beside, *(ranged(label, hues[label], x, rows) for label, rows in arms.items())]
     return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from ...choosing.rates import normed_share
 from ...report.words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
 from ..record import ModelMeasurements, Stack, StreamConnection, Sublayer
 from ..result import NO_GRADIENT, Finding, Health, Record, Severity
@@ -33,7 +34,7 @@ def first_step(diagnosis: Record) -> str:
 def _norms_every_sum(stack: Stack) -> bool:
     """Whether it is wired as Post-LN: each sum is normed, and nothing makes its skip the larger part."""
     inside = [one for one in stack.sublayers if one.block > 0]
-    return bool(inside) and all(one.formula.sum_is_normed and one.skip_scale == 1 for one in inside)
+    return bool(inside) and all(one.placement and normed_share(one.placement) == one.skip_scale == 1 for one in inside)
 
 
 def headline(diagnosis: Record, *, diverged: bool = False) -> tuple[str, str]:

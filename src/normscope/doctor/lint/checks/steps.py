@@ -25,7 +25,8 @@ def misplaced_curve(patient: Patient) -> Iterator[Fault]:
             ("none", "multiply several matrices with nothing but sums between them, which is one matrix"),
             ("last", "end in a curve, behind their last matrix, and add what it leaves"),
         ):
-            found = [one for one in feeding if one.measured.curves == where]
+            # Of a formula that no placement has, what is taken for a branch may be a part of one, as in a GRU's gates.
+            found = [one for one in feeding if one.measured.curves == where and (one.placement or one.scaled_placement)]
             if found:
                 yield Fault(
                     where=branch_names(found),
