@@ -227,9 +227,9 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
     found = [name for key in idle for name in names[key]]
     outputs = [tables[one.name].shape for one in patient.observed.output_matrices if one.name in tables]
     resting = {name for name in unused if tables[name].ndim > 1} - set(found)
-    # A tower or a table that waits for inputs of another kind may have matrices of that shape.
+    # Towers and tables that wait for inputs of another kind may have matrices of that shape, as Longformer's have.
     waiting = {f"{path}.weight" for path, module in patient.model.named_modules() if isinstance(module, nn.Embedding)}
-    if not resting & waiting and all(tables[name].shape in outputs for name in resting):
+    if len(resting) == 1 and not resting & waiting and all(tables[name].shape in outputs for name in resting):
         found += sorted(resting)
     if found:
         yield Fault(

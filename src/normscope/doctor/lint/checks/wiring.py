@@ -15,7 +15,7 @@ from ...result import UNKNOWN_WIRING, Severity
 from ..nearest import NearestPlacement, nearest
 from ..patient import Patient, listed
 from ..rule import Fault, rule
-from ..structure import in_blocks, kinds_of, shape_of
+from ..structure import carries_norm, in_blocks, kinds_of, shape_of, wanted
 
 _LEAST = 4
 """Sub-layers from which a pattern is one."""
@@ -108,7 +108,8 @@ def misplaced_step(patient: Patient) -> Iterator[Fault]:
         yield from _skip_from_the_block(stack)
         yield from _factor_on_the_branch(stack, shape_of(patient.stacks, number))
         yield from _subtracted(stack)
-        yield from _norm_in_the_skip(stack)
+        if not carries_norm(stack, wanted(patient, number)):  # which is an error of its own
+            yield from _norm_in_the_skip(stack)
         yield from _factor_under_the_norm(stack)
         yield from _one_kind_bare(stack)
 
