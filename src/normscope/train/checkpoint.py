@@ -80,7 +80,7 @@ class Checkpoint:
     def load_model(self, model: nn.Module) -> None:
         """Copy the weights into `model`. Raises UserError where names or shapes differ."""
         file = self.folder / _FILES[0]
-        saved = _load(file)
+        saved = read_tensors(file)
         wanted = _tensors(model)
         if saved.keys() != wanted.keys():
             differing = ", ".join(sorted(saved.keys() ^ wanted.keys())[:5])
@@ -96,7 +96,7 @@ class Checkpoint:
         file = self.folder / _FILES[1]
         parameters = dict(model.named_parameters())
         optimizer.state.clear()
-        for key, tensor in _load(file).items():
+        for key, tensor in read_tensors(file).items():
             name, _, what = key.rpartition("/")
             if name not in parameters:
                 raise UserError(f"{file} has state of {name}, which the model does not have")
@@ -233,7 +233,8 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(model.named_parameters()) | persistent_buffers(model)
 
 
-def _load(file: Path) -> dict[str, Tensor]:
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """Every tensor of a safetensors file. Raises UserError where it is damaged, or the disk does not give it."""
     with disk_errors(f"reading {file}"):
         try:
             return load_file(file)

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ...errors import UserError
 from ...limits.reading import read_json, shown, tensor_shapes
 from ...tasks.text_task import TextTask
+from ...train.checkpoint import read_tensors
 from ..forms import Names
 
 WEIGHTS = "model.safetensors"
@@ -69,11 +68,7 @@ def refuse_other_sizes(
 
 def saved_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor in float32. Raises UserError without `model.safetensors`, or where it is damaged."""
-    path = _weights_file(folder)
-    try:
-        return {name: tensor.float() for name, tensor in load_file(path).items()}
-    except SafetensorError as error:
-        raise UserError(f"{path} is not a file of tensors: {error}") from error
+    return {name: tensor.float() for name, tensor in read_tensors(_weights_file(folder)).items()}
 
 
 def _weights_file(folder: Path) -> Path:
