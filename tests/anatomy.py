@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 83_034,
-    "lines of normscope": 69_003,
+    "lines": 83_035,
+    "lines of normscope": 69_004,
     "files": 532,
     "import lines, %": 6.69,
     "public nouns": 813,

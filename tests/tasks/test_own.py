@@ -196,6 +196,9 @@ def test_a_report_runs_no_code_of_the_user_s(whole: tuple[str, Path], tmp_path: 
         file.write_text(before)
     page = (tmp_path / "report" / "report.html").read_text()
     assert "as the model&#39;s own code has it" in page
+    assert f"that of {file.name}:build" in page
+    for one in ("report.html", "results.json"):
+        assert str(file) not in (tmp_path / "report" / one).read_text()
     # Every target is drawn from eleven with the same share.
     assert normscope.compare_runs(run).page.unigram_loss_nats == pytest.approx(math.log(11), abs=0.3)
 

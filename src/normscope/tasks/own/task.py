@@ -139,7 +139,7 @@ class _OwnData:
         """Rows of a table."""
         valid = f"{len(self.validation):,} batches"
         return [
-            ("Model's file", f"{self.file.file}, {self.file.factory}()"),
+            ("Model's file", f"{self.file.file.name}, {self.file.factory}()"),
             ("Fingerprint of the data", self.fingerprint),
             ("Batches", self.train.words + ("" if self.train.exact else "; runs of it do not resume exactly")),
             ("Validation", valid if self.held_out else f"the first {valid} of the training: nothing is held out"),
@@ -301,7 +301,8 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
         return found
 
     def described(self, config: OwnRunConfig) -> str:
-        return f"that of {config.model.factory}"
+        # Where it lies on this machine is nothing for a report that others read.
+        return f"that of {Path(config.model.factory).name}"
 
     def corpus_facts(self, config: OwnRunConfig, corpus: _OwnData | _RecordedData) -> FactLines:
         return corpus.facts()
