@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 83_035,
+    "lines": 82_330,
     "lines of normscope": 69_004,
-    "files": 532,
-    "import lines, %": 6.69,
-    "public nouns": 813,
+    "files": 527,
+    "import lines, %": 6.66,
+    "public nouns": 805,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""
