@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_330,
+    "lines": 81_926,
     "lines of normscope": 69_004,
-    "files": 527,
+    "files": 524,
     "import lines, %": 6.66,
-    "public nouns": 805,
+    "public nouns": 803,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

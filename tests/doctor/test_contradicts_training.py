@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from doctor.bugs import both
-from doctor.trained_flags import DEEP, NARROW, trained
+from doctor.trained_flags import DEEP, NARROW, Language, patient_under, trained
 from doctor.wired import patient, post, pre
 from normscope.doctor.lint.checks.training import Alignment, contradicts_training
 from normscope.doctor.lint.linter import asked_rules
 from normscope.doctor.lint.patient import Loading
-from normscope_studies.flag.measure import Language, patient_under
 
 
 @pytest.mark.thorough

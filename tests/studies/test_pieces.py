@@ -83,7 +83,6 @@ OTHERWISE = (
     "figure-4",
     "figure-6",
     "families",
-    "flag",
     "optimizers",
     "paper",
     "real-text",
@@ -96,8 +95,8 @@ OTHERWISE = (
 def test_what_measures_does_not_depend_on_pages(name: str):
     """Else an edited caption would throw hours of measurements away.
 
-    Figures 2, 4 and 6, and the cross of optimisers measure by runs alone, the studies of families,
-    flags and spikes by the doctor, whose room makes findings; that of the paper reads the others, and real text is
+    Figures 2, 4 and 6, and the cross of optimisers measure by runs alone, the studies of families
+    and spikes by the doctor, whose room makes findings; that of the paper reads the others, and real text is
     measured as figure 3 is.
     """
     folder = f"normscope_studies/{name.replace('-', '_')}"
