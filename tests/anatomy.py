@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_926,
-    "lines of normscope": 69_004,
+    "lines": 81_929,
+    "lines of normscope": 69_007,
     "files": 524,
     "import lines, %": 6.66,
     "public nouns": 803,

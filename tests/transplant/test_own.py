@@ -46,6 +46,20 @@ def test_a_placement_is_what_one_writes_by_hand(placement: str, style: type[nn.M
     }
 
 
+def test_pre_ln_that_turns_into_post_ln_does_so_in_a_model_of_ones_own() -> None:
+    """At 0 its own bits, at 1 those of Post-LN written out, the norm at the end included."""
+    model = perturb(GPT())
+    before = model(ids())
+    normscope.transplant(model, "pre-to-post", inputs=ids(), initialise="keep")
+    assert torch.equal(model(ids()), before)
+    x = model.table(ids())
+    for block in model.blocks:
+        block.placed.schedules.post.fill_(1.0)
+        x = block.placed.attention.norms.post(x + block.attn(x))
+        x = block.placed.feed_forward.norms.post(x + block.mlp(x))
+    assert torch.equal(model(ids()), model.head(x))
+
+
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_torchs_encoder_becomes_its_own_twin(norm_first: bool) -> None:
     """Pre-LN made Post-LN, and the other way round, equal torch's own flag: an oracle that none of us wrote."""

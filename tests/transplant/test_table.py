@@ -26,7 +26,6 @@ REASONS = {
     "parallel": "is wired in parallel",
     "inside": "applies functions within",
     "undefined": "is not defined for",
-    "end": "norm follows its last block",
     "packed": "the transplanted model cannot be run",
     "unnamed": "after the transplant the doctor reads",
 }

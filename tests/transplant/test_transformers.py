@@ -65,6 +65,15 @@ def unequal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> list[str]:
     return [name for name in ours if not torch.equal(ours[name], theirs[name])]
 
 
+@pytest.mark.parametrize("placement", ["doge", "admin"])
+def test_gains_on_a_stream_that_comes_out_of_the_embedding_s_norm_are_no_gains_of_that_norm(placement: str) -> None:
+    model, batch = opened("bert")
+    normscope.transplant(model, placement, inputs=batch)
+    (stack,) = normscope.diagnose(model, batch, advise=False).stacks
+    assert stack.embedding_norm
+    assert {one.placement for one in stack.sublayers} == {placement}
+
+
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_placement_that_a_model_has_changes_no_bit_of_outputs_and_gradients(name: str) -> None:

@@ -144,7 +144,9 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
         blocks[-1] = replace(blocks[-1], reused={**blocks[-1].reused, ("finish", "main"): passed})
     elif passed:
         blocks[-1] = replace(blocks[-1], idle=(*blocks[-1].idle, passed))
-    several = any(len(program.outputs) > 1 for program in made)
+    # An end that weighs the normed stream against itself, by a number that follows a schedule, may be either.
+    weighs = not finish and ("finish", "main") in dict(made[-1].norms)
+    open_end = weighs or any(len(program.outputs) > 1 for program in made)
     wanted = found.final_norm if same else finish and (found.final_norm or not wants_finish)
     return StackPlan(
         found=found,
@@ -153,7 +155,7 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
         blocks=tuple(blocks),
         final_norm=passed,
         norms_embedding=start and (found.embedding_norm or not wants_start),
-        norms_end=None if several else wanted,
+        norms_end=None if open_end else wanted,
     )
 
 

@@ -162,11 +162,12 @@ class _Maker:
             return [(_ONE, argument) for argument in term.arguments]
         if term.kind == "scale" and term.factor is not None:
             inner = term.arguments[0]
-            # A trained gate on a norm cannot be told from the norm's own gain.
-            if inner.kind == "norm" and (term.factor.vector or term.factor.origin == Origin.TRAINABLE):
+            is_start = inner is self.segment.start
+            # A trained gate on a norm cannot be told from the norm's own gain; the stream has its own, normed or not.
+            if inner.kind == "norm" and not is_start and (term.factor.vector or term.factor.origin == Origin.TRAINABLE):
                 return [(_ONE, inner)]
             # A constant goes into the sum behind it.
-            if inner is self.segment.start or inner.kind != "sum" or term.factor.origin == Origin.CONSTANT:
+            if is_start or inner.kind != "sum" or term.factor.origin == Origin.CONSTANT:
                 return [(term.factor, inner)]
         return []
 
