@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_929,
-    "lines of normscope": 69_007,
+    "lines": 81_770,
+    "lines of normscope": 68_740,
     "files": 524,
     "import lines, %": 6.66,
-    "public nouns": 803,
+    "public nouns": 802,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -47,6 +47,29 @@ def test_what_is_drawn_is_what_was_predicted() -> None:
     assert "ResiDual" in html
 
 
+def test_the_picture_has_a_row_for_each_stack_and_a_panel_more_with_an_update() -> None:
+    both = normscope.predict("pre-ln", stack="encoder-decoder", blocks=2, width=16)
+    assert [axes.get_title(loc="left") for axes in both.plot().axes] == [
+        f"{what}, {stack}" for stack in ("encoder", "decoder") for what in ("stream", "gradient")
+    ]
+    moved = normscope.predict("pre-ln", blocks=2, width=16, update="sgd")
+    assert [axes.get_title(loc="left") for axes in moved.plot().axes][2] == "change by one update: sgd, rate 1e-3"
+
+
+def test_what_a_log_axis_cannot_show_is_left_out_of_the_picture() -> None:
+    found = normscope.predict("rezero", "pre-ln", blocks=2, width=16)
+    assert not found["rezero"].gradient_norm["ffn_out"].any()
+    _, gradient = found.plot().axes
+    assert np.isnan(gradient.lines[0].get_ydata()).all()
+    assert "gradient: ReZero none; Pre-LN" in found.svg()
+
+
+def test_more_placements_than_hues_are_told_apart_by_their_dashes() -> None:
+    names = ["post-ln", "pre-ln", "deepnorm", "peri-ln", "sandwich", "lns", "sub-ln", "reordered"]
+    stream, _ = normscope.predict(*names, blocks=2, width=16).plot().axes
+    assert len({(line.get_color(), str(line._dash_pattern)) for line in stream.lines}) == len(names)
+
+
 def test_what_is_not_finite_is_none_in_plain_values() -> None:
     found = normscope.predict("post-ln", blocks=2, width=16)
     found["post-ln"].q[1] = math.inf

@@ -31,7 +31,7 @@ def normscope(monkeypatch, capsys):
 
 
 def test_data_of_one_stack(normscope):
-    code, out, _ = normscope("predict", "--placement", "pre-ln,post-ln", "--blocks", "3", "--width", "64", "--json")
+    code, out, _ = normscope("predict", "pre-ln,post-ln", "--blocks", "3", "--width", "64", "--json")
     assert code == 0
     data = json.loads(out)
     assert list(data) == ["pre-ln", "post-ln"]
@@ -47,11 +47,11 @@ def test_data_of_one_stack(normscope):
 
 def test_every_stream_of_a_placement_has_a_row_and_a_key(normscope, tmp_path: Path):
     plot = tmp_path / "curves.svg"
-    _, out, _ = normscope("predict", "--placement", "residual,post-ln", "--blocks", "2", "--plot", str(plot))
+    _, out, _ = normscope("predict", "residual,post-ln", "--blocks", "2", "--plot", str(plot))
     rows = [line.split() for line in out.partition("\n\n")[2].splitlines()]
     assert [row[:2] for row in rows if row[:1] == ["residual:"]] == [["residual:", "x"], ["residual:", "r"]]
-    assert "stream x 1.000 to 1.000, stream r 1.000 to 2.271" in plot.read_text()
-    _, out, _ = normscope("predict", "--placement", "residual,post-ln", "--blocks", "2", "--json")
+    assert "x 1.000 to 1.000; ResiDual: r 1.000 to 2.271" in plot.read_text()
+    _, out, _ = normscope("predict", "residual,post-ln", "--blocks", "2", "--json")
     data = json.loads(out)
     assert list(data["residual"]["streams"]) == ["x", "r"]
     assert data["residual"]["streams"]["x"] == {"q": data["residual"]["q"], "p": data["residual"]["p"]}
@@ -86,7 +86,7 @@ def test_data_of_two_stacks(normscope):
 
 
 def test_the_table_shows_first_middle_and_last(normscope):
-    code, out, _ = normscope("predict", "--placement", "post-ln", "--placement", "deepnorm", "--blocks", "8")
+    code, out, _ = normscope("predict", "post-ln", "deepnorm", "--blocks", "8")
     assert code == 0
     rows = [line.split() for line in out.splitlines()]
     assert ["placement", "0", "1", "2", "4", "8"] in rows
@@ -112,7 +112,7 @@ def test_what_curves_come_to_is_said_before_them(normscope):
 
 
 def test_all_are_those_that_are_defined(normscope):
-    _, out, err = normscope("predict", "--placement", "all", "--blocks", "1", "--json")
+    _, out, err = normscope("predict", "all", "--blocks", "1", "--json")
     refused = ["mhc-deepseek-v4"]
     assert [*json.loads(out), *refused] == sorted(
         [n for n, p in registered().items() if "encoder-only" in p.models], key=lambda name: name in refused
@@ -145,7 +145,7 @@ def test_what_is_not_finite_is_null(normscope, monkeypatch):
 
 def test_many_deep_stacks_are_shared_among_cores():
     """Enough blocks in all for processes to be worth it; each placement's curves are what they are alone."""
-    code, out, err = finish(start("predict", "--placement", "admin,post-ln,sub-ln", "--blocks", "1400", "--json"))
+    code, out, err = finish(start("predict", "admin,post-ln,sub-ln", "--blocks", "1400", "--json"))
     assert (code, err.splitlines()[1:]) == (0, [])
     data, model = json.loads(out), ModelSetting(blocks=1400)
     assert len(data) * 1400 > 4000
@@ -156,7 +156,7 @@ def test_many_deep_stacks_are_shared_among_cores():
 
 
 def test_exponents(normscope):
-    code, out, _ = normscope("predict", "--placement", "pre-ln,rezero", "--exponents")
+    code, out, _ = normscope("predict", "pre-ln,rezero", "--exponents")
     assert code == 0
     table = out[out.index("exponent of depth") :].splitlines()
     assert "first_ffn_out" in table[4]
@@ -164,7 +164,7 @@ def test_exponents(normscope):
         ["pre-ln", "1.03", "-0.02", "-0.52"],
         ["rezero", "0.00", "none", "none"],
     ]
-    _, out, _ = normscope("predict", "--placement", "pre-ln,rezero", "--exponents", "--json")
+    _, out, _ = normscope("predict", "pre-ln,rezero", "--exponents", "--json")
     data = json.loads(out)
     assert data["pre-ln"]["exponents"]["q"] == pytest.approx(1.03, abs=0.005)
     assert data["rezero"]["exponents"]["first_ffn_out"] is None
@@ -174,9 +174,9 @@ def test_exponents(normscope):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--placement", "prelm"], "unknown placement 'prelm'"),
-        (["--placement", ""], "give the name of a placement, such as pre-ln"),
-        (["--placement", "t-fixup"], "'t-fixup' is not defined for encoder-only models, only for encoder-decoder"),
+        (["prelm"], "unknown placement 'prelm'"),
+        ([""], "give the name of a placement, such as pre-ln"),
+        (["t-fixup"], "'t-fixup' is not defined for encoder-only models, only for encoder-decoder"),
         (["--blocks", "0"], "blocks must be at least 1, got 0"),
         (["--width", "33"], "width must be even"),
         (["--heads", "3"], "width=512 must be a multiple of heads=3"),

@@ -12,9 +12,9 @@ import pytest
 from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.placement import Placement, register, registry
-from normscope.report.depth_svg import DepthLine, bundled, depth_svg, spread
 from normscope_studies.depth import measure
 from normscope_studies.depth.measure import DepthConfig, encoder_placements, hidden_rms
+from normscope_studies.depth.picture import DepthLine, bundled, depth_svg, spread
 from normscope_studies.depth.study import STUDY, Behaviour, behaviour, exponent
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import configured, run_study

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from ..placement import named, registered
+from ..report.chart import Panel, Series
 from ..report.notebook import fragment, picture, table
 from ..report.words import counted, learning_rate, significant
 from ..settings.arguments import checked
@@ -16,8 +17,6 @@ from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from ..report.depth_svg import PredictedLine
 
 GRADIENT_OF = "ffn_out"
 """The matrix whose gradient is drawn and tabled; the curves of all others are there as well."""
@@ -79,18 +78,16 @@ class Prediction:
 
     def plot(self) -> "Figure":
         """The stream beside the gradient over depth, as a matplotlib figure."""
-        from ..report.depth_svg import prediction_figure
+        from ..report.chart_svg import panels_figure
 
-        return prediction_figure(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})", change_by=self._update())
+        return panels_figure(self._panels(), columns=self._columns())
 
     def svg(self) -> str:
         """The same picture as SVG text."""
-        from ..report.depth_svg import prediction_svg
+        from ..report.chart_svg import panels_svg
 
-        by = self._update()
-        what = "stream, gradients and change by one update" if by else "stream and gradients"
-        title = f"Predicted {what} over depth"
-        return prediction_svg(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})", title=title, change_by=by)
+        what = "stream, gradients and change by one update" if self._update() else "stream and gradients"
+        return panels_svg(self._panels(), title=f"Predicted {what} over depth", columns=self._columns())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by placement: one stack's curves as they are, two by their names. What is not finite is None."""
@@ -109,11 +106,12 @@ class Prediction:
     def _repr_html_(self) -> str:
         rows = [
             (
-                f"{line.label} ({line.stack})" if self.model.stack == "encoder-decoder" else line.label,
-                *(significant(next(iter(line.streams.values()))[place]) for place in (0, -1)),
-                *(significant(line.gradient[place]) for place in (0, -1)),
+                f"{named(name).title} ({stack})" if len(stacks) > 1 else named(name).title,
+                *(significant(float(one.q[place])) for place in (0, -1)),
+                *(significant(float(one.gradient_norm[GRADIENT_OF][place])) for place in (0, -1)),
             )
-            for line in self._lines()
+            for name, stacks in self.stacks.items()
+            for stack, one in stacks.items()
         ]
         heads = ("placement", "E‖x_0‖² / d", "E‖x_L‖² / d", f"gradient of {GRADIENT_OF}, first block", "last block")
         shown, doubts = [picture(self.svg()), table(heads, rows)], [(words,) for words in doubts_in_words(self.stacks)]
@@ -124,20 +122,36 @@ class Prediction:
         changes = [one.change for found in self.stacks.values() for one in found.values() if one.change is not None]
         return f"{changes[0].update}, rate {learning_rate(changes[0].rate)}" if changes else ""
 
-    def _lines(self) -> "list[PredictedLine]":
-        from ..report.depth_svg import PredictedLine
+    def _columns(self) -> int:
+        return 3 if self._update() else 2
 
-        return [
-            PredictedLine(
-                label=named(name).title,
-                stack=stack,
-                streams={stream: curves.q.tolist() for stream, curves in prediction.streams.items()},
-                gradient=prediction.gradient_norm[GRADIENT_OF].tolist(),
-                change=prediction.change.stream.tolist() if prediction.change is not None else (),
-            )
-            for name, stacks in self.stacks.items()
-            for stack, prediction in stacks.items()
-        ]
+    def _panels(self) -> list[Panel]:
+        """A row for each stack: streams, gradients and, where an update was asked for, what it changes."""
+        kinds = list(dict.fromkeys(kind for stacks in self.stacks.values() for kind in stacks))
+        return [panel for kind in kinds for panel in self._of_stack(kind, f", {kind}" if len(kinds) > 1 else "")]
+
+    def _of_stack(self, kind: str, of: str) -> Iterator[Panel]:
+        streams, gradients, changes = list[Series](), list[Series](), list[Series]()
+        for name, stacks in self.stacks.items():
+            label, hue, one = named(name).title, len(streams), stacks[kind]
+            for stream, curves in one.streams.items():
+                streams.append(_drawn(f"{label}: {stream}" if len(one.streams) > 1 else label, len(streams), curves.q))
+            gradients.append(_drawn(streams[hue].label, hue, one.gradient_norm[GRADIENT_OF], first=1))
+            if one.change is not None:
+                changes.append(_drawn(streams[hue].label, hue, one.change.stream))
+        depth, size = "completed blocks", "E‖x‖² / d"
+        yield Panel(title=f"stream{of}", xlabel=depth, ylabel=size, series=streams, log_y=True)
+        norm = f"gradient norm of W2 ({GRADIENT_OF})"
+        yield Panel(title=f"gradient{of}", xlabel="block", ylabel=norm, series=gradients, log_y=True)
+        if changes:
+            title = f"change by one update{of}: {self._update()}"
+            yield Panel(title=title, xlabel=depth, ylabel="E‖δx‖² / d", series=changes, log_y=True)
+
+
+def _drawn(label: str, hue: int, values: Sequence[float], *, first: int = 0) -> Series:
+    """A curve for a logarithmic axis, which has no place for 0 and what is not finite."""
+    y = [float(value) if 0 < value < math.inf else None for value in values]
+    return Series(label=label, kind="predicted", hue=hue, x=range(first, first + len(y)), y=y)
 
 
 @checked

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 @described_by("theory/settings.py:ModelSetting")
 def predict(
     placements: PlacementWords = None,
-    placement: Annotated[
-        list[str], typer.Option(metavar="NAME,…", help="The former way to give the names.", hidden=True)
-    ] = [],  # noqa: B006
     *,
     stack: str,
     blocks: int,
@@ -78,7 +75,7 @@ def predict(
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         asked = update_of(update, rate)
-        prediction = _prediction([*(placements or ()), *placement] or ["pre-ln"], model, asked)
+        prediction = _prediction(placements or ["pre-ln"], model, asked)
         found = prediction.stacks
         fitted = {name: exponents(name, model, update=asked) for name in found} if with_exponents else {}
     except ValueError as error:

@@ -1,37 +1,29 @@
 """A history as a section of the doctor's page: its pictures, and every episode in words."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from statistics import median
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-
 from ..doctor.report.page import EpisodeWords, HistorySection
-from ..report.lines import POINTS, log_scale
-from ..report.svg import HUES, INK, Picture, house_style, inlined, to_svg
+from ..report.chart import Kind, Panel, Series
+from ..report.chart_svg import panels_svg
+from ..report.lines import POINTS
+from ..report.svg import Picture, inlined
 from ..report.words import Tone
 from .episodes import EpisodeKind
 from .explain import NOTE, Explanation, episode_head, episode_rows, history_head
 from .record import LoggedSeries
 
-_SIZE_INCHES = (4.6, 3.5)
 _MOST_NAMED = 3
 
 
 def loss_svg(explanation: Explanation) -> str:
-    """The training's loss over updates on a logarithmic scale, validation's as points, and onsets as dashed lines."""
-    history = explanation.history
-    with _picture(explanation, "loss (nats)") as (figure, axes):
-        loss = history.loss.finite()
-        _line(axes, loss, HUES[0], "training")
-        if validation := history.validation_loss.finite():
-            axes.plot(validation.updates, validation.values, color=HUES[1], ls="", marker="o", label="validation")
-        if loss and min(loss.values) > 0:
-            log_scale(axes)
-        words = [f"{one.kind} from update {one.onset}, {one.cause}" for one in explanation.episodes]
-        return to_svg(_named(figure), title="Loss of the training", desc="; ".join(words) or "no spike and no plateau")
+    """The training's loss over updates, validation's as points, and onsets as dotted lines."""
+    loss = explanation.history.loss.finite()
+    validation = explanation.history.validation_loss.finite()
+    drawn = [_series("training", "measured", 0, loss, thinned(loss.values))]
+    if validation:
+        drawn.append(_series("validation", "points", 1, validation, range(len(validation.values))))
+    return _picture(explanation, "Loss of the training", "loss (nats)", drawn)
 
 
 def steps_svg(explanation: Explanation) -> tuple[str, str] | None:
@@ -40,60 +32,50 @@ def steps_svg(explanation: Explanation) -> tuple[str, str] | None:
     ratios = {place: one for place, one in ratios.items() if one}
     norm = explanation.history.gradient_norm.finite()
     if ratios:
-        return _ratios_svg(explanation, ratios), (
+        drawn = _ratios(explanation, ratios)
+        return _picture(explanation, "Updates of the sub-layers", "relative update", drawn), (
             "Norm of each update over that of the weights that it changes: the median sub-layer, the range of all, and "
             "those that left their course first."
         )
     if not norm or min(norm.values) <= 0:
         return None
-    with _picture(explanation, "gradient norm") as (figure, axes):
-        _line(axes, norm, HUES[2], "whole gradient")
-        log_scale(axes)
-        svg = to_svg(_named(figure), title="Norm of the gradient", desc="over updates, before it is clipped")
-    return (
-        svg,
-        "Norm of the whole gradient before it is clipped; updates of the sub-layers were not recorded (Monitor).",
+    drawn = [_series("whole gradient", "measured", 2, norm, thinned(norm.values))]
+    return _picture(explanation, "Norm of the gradient", "gradient norm", drawn), (
+        "Norm of the whole gradient before it is clipped; updates of the sub-layers were not recorded (Monitor)."
     )
 
 
-def _ratios_svg(explanation: Explanation, ratios: dict[str, LoggedSeries]) -> str:
-    with _picture(explanation, "relative update") as (figure, axes):
-        updates = sorted({update for one in ratios.values() for update in one.updates})
-        known = [[v for one in ratios.values() if (v := _at(one, update)) is not None] for update in updates]
-        axes.fill_between(updates, [min(some) for some in known], [max(some) for some in known], color=INK, alpha=0.12)
-        axes.plot(updates, [median(some) for some in known], color=INK, lw=1.2, label="median sub-layer")
-        leading = [place for one in explanation.episodes if (place := one.place) in ratios]
-        for hue, place in zip(HUES[1:], list(dict.fromkeys(leading))[:_MOST_NAMED], strict=False):
-            axes.plot(ratios[place].updates, ratios[place].values, color=hue, lw=1.4, label=place)
-        if min(map(min, known)) > 0:
-            log_scale(axes)
-        return to_svg(_named(figure), title="Updates of the sub-layers", desc="; ".join(dict.fromkeys(leading)))
+def _ratios(explanation: Explanation, ratios: dict[str, LoggedSeries]) -> list[Series]:
+    """The median sub-layer with the range of all, and those in which an episode began."""
+    updates = sorted({update for one in ratios.values() for update in one.updates})
+    tables = [dict(zip(one.updates, one.values, strict=True)) for one in ratios.values()]
+    known = [[table[update] for table in tables if update in table] for update in updates]
+    low, middle, high = ([edge(some) for some in known] for edge in (min, median, max))
+    leading = list(dict.fromkeys(place for one in explanation.episodes if (place := one.place) in ratios))[:_MOST_NAMED]
+    return [
+        Series(label="median sub-layer", kind="measured", hue=-1, x=updates, y=middle, low=low, high=high),
+        *(
+            _series(place, "measured", hue, ratios[place], range(len(ratios[place].updates)))
+            for hue, place in enumerate(leading, 1)
+        ),
+    ]
 
 
-@contextmanager
-def _picture(explanation: Explanation, quantity: str) -> Iterator[tuple[Figure, Axes]]:
-    with house_style():
-        figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.subplots()
-        for number, one in enumerate(explanation.episodes):
-            axes.axvline(one.onset, color=INK, lw=1, ls=(0, (4, 3)), label="" if number else "onset")
-        axes.set_xlabel("update")
-        axes.set_ylabel(quantity)
-        yield figure, axes
+def _series(label: str, kind: Kind, hue: int, of: LoggedSeries, kept: Iterable[int]) -> Series:
+    places = list(kept)
+    return Series(label=label, kind=kind, hue=hue, x=[of.updates[i] for i in places], y=[of.values[i] for i in places])
 
 
-def _named(figure: Figure) -> Figure:
-    """With its legend below, where it hides nothing."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    ordered = sorted(zip(handles, labels, strict=True), key=lambda pair: pair[1] == "onset")
-    figure.legend(*zip(*ordered, strict=True), loc="outside lower center", ncols=1 if max(map(len, labels)) > 20 else 3)
-    return figure
-
-
-def _line(axes: Axes, series: LoggedSeries, color: str, label: str) -> None:
-    kept = thinned(series.values)
-    axes.plot([series.updates[i] for i in kept], [series.values[i] for i in kept], color=color, lw=1.2, label=label)
+def _picture(explanation: Explanation, title: str, ylabel: str, drawn: Sequence[Series]) -> str:
+    """With a line at each onset, and the episodes in its title for those who hear it."""
+    values = [value for one in drawn for value in (*one.y, *one.low, *one.high) if value is not None] or [0.0]
+    ends = [min(values), max(values)]
+    onsets = [
+        Series(label="onset", kind="claimed", hue=-1, x=[one.onset, one.onset], y=ends) for one in explanation.episodes
+    ]
+    words = "; ".join(f"{one.kind} from update {one.onset}, {one.cause}" for one in explanation.episodes)
+    panel = Panel(title="", xlabel="update", ylabel=ylabel, series=[*drawn, *onsets], log_y=ends[0] > 0)
+    return panels_svg([panel], title=f"{title}: {words or 'no spike and no plateau'}", columns=1)
 
 
 def thinned(values: Sequence[float]) -> list[int]:
@@ -101,10 +83,6 @@ def thinned(values: Sequence[float]) -> list[int]:
     every = -(-len(values) // POINTS) or 1
     groups = [range(start, min(start + every, len(values))) for start in range(0, len(values), every)]
     return sorted({edge(group, key=values.__getitem__) for group in groups for edge in (min, max)})
-
-
-def _at(series: LoggedSeries, update: int) -> float | None:
-    return next((v for u, v in zip(series.updates, series.values, strict=True) if u == update), None)
 
 
 def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -> HistorySection:

@@ -10,7 +10,6 @@ from typing import Any
 from normscope.placement import named
 from normscope.placement.printing import formula
 from normscope.report.chart import Panel
-from normscope.report.depth_svg import DepthLine, depth_svg
 
 from ..engine.figures import line
 from ..engine.page import StudyFigure, StudyTable, table
@@ -18,6 +17,7 @@ from ..engine.pieces import Pieces, plain
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .measure import DepthConfig, encoder_placements, seeds_rms
+from .picture import DepthLine, depth_svg
 
 
 class Behaviour(StrEnum):

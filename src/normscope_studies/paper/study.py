@@ -9,19 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
 from normscope.errors import UserError
 from normscope.evidence.judging import Verdict
 from normscope.files import write_over
 from normscope.limits.reading import read_json
-from normscope.report.svg import HUES, INK, house_style, to_svg
 from normscope.report.words import Tone
 
 from ..engine.checks import check_least
-from ..engine.page import Link, Marked, StudyFigure, StudyTable, TableCell
+from ..engine.page import Link, Marked, StudyTable, TableCell
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
@@ -159,8 +154,6 @@ _GROUPS = {
 }
 """Claims by whose they are, as their tables are called."""
 _ORDER = (*map(str, Verdict), NOT_RUN)
-_LOOKS = dict(zip(_ORDER, ((HUES[2], 1.0), (HUES[2], 0.45), (INK, 0.35), (HUES[1], 1.0), (INK, 0.1)), strict=True))
-"""Hue and opacity of each verdict."""
 
 
 def counts(rows: Sequence[ClaimRow]) -> dict[str, int]:
@@ -248,46 +241,12 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
-def verdicts_svg(rows: Sequence[ClaimRow]) -> str:
-    """How many claims of each part of the paper have which verdict."""
-    parts = list(dict.fromkeys(part_of(row) for row in rows))
-    by_part = {part: counts([row for row in rows if part_of(row) == part]) for part in parts}
-    with house_style():
-        figure = Figure(figsize=(9, 1.6 + 0.33 * len(parts)), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.subplots()
-        left = dict.fromkeys(parts, 0)
-        for verdict in _ORDER:
-            color, alpha = _LOOKS[verdict]
-            widths = [by_part[part][verdict] for part in parts]
-            starts = [left[part] for part in parts]
-            axes.barh(
-                range(len(parts)), widths, left=starts, color=color, alpha=alpha, edgecolor="white", label=verdict
-            )
-            left = {part: left[part] + width for part, width in zip(parts, widths, strict=True)}
-        axes.set_yticks(range(len(parts)), parts)
-        axes.invert_yaxis()
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("claims")
-        axes.grid(axis="y", visible=False)
-        figure.legend(loc="outside lower center", ncols=3)
-        words = "; ".join(
-            f"{part}: {', '.join(f'{by_part[part][v]} {v}' for v in _ORDER if by_part[part][v])}" for part in parts
-        )
-        return to_svg(figure, title="Verdicts on the paper's claims by part", desc=words)
-
-
 def not_run(found: Sequence[ClaimRow], results: Path) -> str:
     """The studies without results, and the places of what no study has measured yet."""
     missing = sorted({row.listed.study for row in found if not (results / row.listed.study / "results.json").is_file()})
     places = [row.listed.place for row in found if not row.found and row.listed.study not in missing]
     studies = [f"no results of {', '.join(missing)}"] if missing else []
     return "; ".join([*studies, *places]) or "nothing"
-
-
-def part_of(row: ClaimRow) -> str:
-    """The study that a claim is looked up in, as the paper would call it."""
-    return row.listed.study.replace("_", " ").replace("figure", "figure ").replace("theorem1", "theorem 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,15 +282,7 @@ def run(config: PaperConfig, pieces: Pieces) -> Findings:
             "Not run": not_run(found, results),
         },
         claims=[],
-        figures=[
-            StudyFigure(
-                name="verdicts",
-                title="Verdicts by study",
-                caption="How many claims have which verdict, by the study that measures them.",
-                svg=verdicts_svg(found),
-                wide=True,
-            )
-        ],
+        figures=[],
         tables=[*tables(found, results, pieces.folder), conditions(found, results, pieces.folder)],
         data={
             "verdicts": {

@@ -6,15 +6,12 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-import numpy as np
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-
 from normscope.history.explain import UNKNOWN
 from normscope.history.patterns import PATTERNS
-from normscope.report.svg import HUES, INK, house_style, to_svg
+from normscope.report.chart import Panel, Series
 
 from ..engine.claims import judged
+from ..engine.figures import line
 from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
@@ -22,39 +19,35 @@ from . import ABOUT
 from .cases import BROKEN, HEALTHY, SpikesConfig
 from .measure import measured
 
-_COLUMNS = 4
+_Piece = Mapping[str, Any]
 
 
-def losses_svg(trainings: Mapping[str, Mapping[str, Any]], config: SpikesConfig) -> str:
-    """trainings: by name, then by loop."""
-    rows = -(-len(trainings) // _COLUMNS)
-    with house_style():
-        figure = Figure(figsize=(12, 2.4 * rows), layout="constrained")
-        FigureCanvasSVG(figure)
-        grid = figure.subplots(rows, min(_COLUMNS, len(trainings)), squeeze=False, sharex=True)
-        for axes, (name, loops) in zip(grid.flat, trainings.items(), strict=False):
-            for hue, (loop, piece) in zip(HUES, loops.items(), strict=False):
-                values = [np.nan if value is None else value for value in piece["loss"]]
-                axes.plot(range(1, len(values) + 1), values, color=hue, lw=1.2, label=loop)
-                for episode in piece["episodes"]:
-                    axes.axvline(episode["onset"], color=hue, lw=1, ls=(0, (4, 3)))
-                if piece["onset"] == config.change_at:
-                    axes.axvline(piece["onset"], color=INK, lw=1, ls=(0, (1, 2)))
-            axes.set_title(name, fontsize=12)
-        for axes in list(grid.flat)[len(trainings) :]:
-            axes.set_visible(False)
-        grid.flat[0].legend()
-        figure.supxlabel("update")
-        figure.supylabel("loss (nats)")
-        words = ", ".join(trainings)
-        return to_svg(
-            figure, title="Losses of trainings broken on purpose and of healthy ones", desc=f"Panels: {words}."
-        )
+def losses_figure(trainings: Mapping[str, Mapping[str, _Piece]], config: SpikesConfig) -> StudyFigure:
+    """A panel a training; trainings: by name, then by loop."""
+    panels = []
+    for name, loops in trainings.items():
+        known = [value for piece in loops.values() for value in piece["loss"] if value is not None] or [0.0]
+        ends, series = [min(known), max(known)], list[Series]()
+        for hue, (loop, piece) in enumerate(loops.items()):
+            x = range(1, len(piece["loss"]) + 1)
+            series.append(Series(label=loop, kind="measured", hue=hue, x=x, y=piece["loss"]))
+            onsets = [episode["onset"] for episode in piece["episodes"]]
+            series += [line(f"{loop}, onset found", "predicted", hue, [onset, onset], ends) for onset in onsets]
+            if piece["onset"] == config.change_at:
+                series.append(line("broken", "claimed", -1, [piece["onset"]] * 2, ends))
+        panels.append(Panel(title=name, xlabel="update", ylabel="loss (nats)", series=series))
+    return StudyFigure.of_panels(
+        name="losses",
+        title="Losses of the trainings, and the onsets that the doctor found",
+        caption="Dashed: the onset found. Dotted: the update at which it was broken, where that is midway.",
+        panels=panels,
+        told="Losses of trainings broken on purpose and of healthy ones",
+        wide=True,
+    )
 
 
 WITHIN_UPDATES = 5
 NOTHING = "no alarm"
-_Piece = Mapping[str, Any]
 
 
 def run(config: SpikesConfig, pieces: Pieces) -> Findings:
@@ -71,13 +64,7 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
         conditions=_conditions(config),
         claims=_claims(broken, healthy),
         figures=[
-            StudyFigure(
-                name="losses",
-                title="Losses of the trainings, and the onsets that the doctor found",
-                caption="Dashed: the onset found. Dotted: the update at which it was broken, where that is midway.",
-                svg=losses_svg({name: {loop: found[loop, name, 1] for loop in config.loops} for name in names}, config),
-                wide=True,
-            )
+            losses_figure({name: {loop: found[loop, name, 1] for loop in config.loops} for name in names}, config)
         ],
         tables=[_confusions(found), _each(found)],
         data={"trainings": [_row(key, piece) for key, piece in found.items()]},
