@@ -11,7 +11,7 @@ from torch.nn import functional
 import normscope
 from normscope.doctor.diagnose import Diagnosis
 
-WIDTH, HEADS, CLASSES, TOKENS, BLOCKS = 32, 2, 41, 12, 3
+WIDTH, HEADS, CLASSES, TOKENS, BLOCKS = 32, 4, 41, 12, 3
 IDS = torch.randint(4, CLASSES, (3, TOKENS), generator=torch.Generator().manual_seed(1))
 PADDED = IDS.masked_fill(torch.arange(TOKENS) >= torch.tensor([[8], [TOKENS], [10]]), 0)
 Map = Callable[[Tensor], Tensor]
@@ -83,8 +83,15 @@ class How:
     split: Map = heads
     normed: Map = lambda y: y
     """Of queries and of keys."""
+    turned: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]] = lambda *made: made
+    """Of queries, keys and values, of (B, H, T, E)."""
+    bias: Callable[["Block", Tensor], Tensor] = lambda of, logits: logits
     merge: Map = merged
     causal: bool = True
+    blocks: int = BLOCKS
+    axis: int = -1
+    """Of the softmax."""
+    mask: float = -1e9
     first_hidden: int = 1
     """The first diagonal that the causal mask hides."""
     hidden: Callable[[Tensor], Tensor] | None = None
@@ -102,7 +109,7 @@ class Block(nn.Module):
 
     def __init__(self, how: How) -> None:
         super().__init__()
-        self.how, self.padding, self.key_of, self.out_of = how, None, None, True
+        self.how, self.padding, self.key_of, self.table, self.out_of = how, None, None, None, True
         self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
@@ -110,14 +117,14 @@ class Block(nn.Module):
     def attend(self, x: Tensor) -> Tensor:
         made = (self.query, self.key if self.key_of is None else self.key_of, self.value)
         query, key, value = (self.how.split(linear(x)) for linear in made)
-        query, key = self.how.normed(query), self.how.normed(key)
-        logits = query @ key.mT * query.shape[-1] ** -0.5
+        query, key, value = self.how.turned(self.how.normed(query), self.how.normed(key), value)
+        logits = self.how.bias(self, query @ key.mT * query.shape[-1] ** -0.5)
         if self.how.causal:
             hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).triu(self.how.first_hidden)
-            logits = logits.masked_fill(hidden, -1e9)
+            logits = logits.masked_fill(hidden, self.how.mask)
         if self.padding is not None and self.how.hidden is not None:
             logits = logits.masked_fill(self.how.hidden(self.padding), -1e9)
-        mixed = self.how.merge(logits.softmax(-1) @ value).reshape(x.shape)
+        mixed = self.how.merge(logits.softmax(self.how.axis) @ value).reshape(x.shape)
         return self.out(mixed) if self.out_of else mixed
 
     def feed(self, x: Tensor) -> Tensor:
@@ -135,11 +142,11 @@ class Model(nn.Module):
         torch.manual_seed(0)
         self.how = how
         self.tokens, self.places = nn.Embedding(CLASSES, WIDTH), nn.Parameter(torch.zeros(64, WIDTH))
-        self.blocks = nn.ModuleList(Block(how) for _ in range(BLOCKS))
+        self.blocks = nn.ModuleList(Block(how) for _ in range(how.blocks))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES, bias=False)
         for name, weight in self.named_parameters():
             if weight.ndim > 1:
-                nn.init.normal_(weight, std=0.02 * (2 * BLOCKS) ** (-0.5 * ("out." in name or "down." in name)))
+                nn.init.normal_(weight, std=0.02 * (2 * how.blocks) ** (-0.5 * ("out." in name or "down." in name)))
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
         how.change(self)
@@ -211,6 +218,120 @@ def sized(power: float) -> Callable[[Model], None]:
         model.norm = Sized(power)
 
     return change
+
+
+def turn(x: Tensor, dimension: int = -2, sign: int = 1) -> Tensor:
+    """Rotates pairs of features by an angle for each place along a dimension."""
+    count, pairs = x.shape[dimension], x.shape[-1] // 2
+    angles = sign * torch.arange(count)[:, None] * 100.0 ** (-torch.arange(pairs) / pairs)
+    angles = angles[:, None] if dimension == 1 else angles
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(turned).flatten(-2)
+
+
+def rotated(query: int = 1, key: int = 1, value: int = 0, dimension: int = -2) -> How:
+    """Signs of the angles; 0 where nothing is rotated."""
+    signs = (query, key, value)
+    return How(
+        turned=lambda *made: tuple(
+            turn(one, dimension, sign) if sign else one for one, sign in zip(made, signs, strict=True)
+        )
+    )
+
+
+def sloped(sign: int) -> How:
+    """ALiBi, right at -1."""
+
+    def bias(_: Block, logits: Tensor) -> Tensor:
+        places = torch.arange(TOKENS)
+        slopes = 2.0 ** -torch.arange(2.0, 2.0 + HEADS)
+        return logits + sign * slopes[:, None, None] * (places[:, None] - places).abs()
+
+    return How(bias=bias)
+
+
+def in_first_alone(of: Block, logits: Tensor) -> Tensor:
+    distances = torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)
+    return logits + of.table[:, distances.clamp(min=0)] if of.table is not None else logits
+
+
+def with_tables(count: int) -> Callable[[Model], None]:
+    def change(model: Model) -> None:
+        for block in model.blocks[:count]:
+            block.table = nn.Parameter(torch.randn(HEADS, TOKENS))
+
+    return change
+
+
+def summed(norm: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Model], None]:
+    """RMS norms by hand, with what is done with the sum of squares of their inputs."""
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gain = nn.Parameter(torch.ones(WIDTH))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return norm(x, x.square().sum(-1, keepdim=True)) * self.gain
+
+    def change(model: Model) -> None:
+        for block in model.blocks:
+            block.norms = nn.ModuleList(Own() for _ in range(2))
+        model.norm = Own()
+
+    return change
+
+
+def normed_twice(x: Tensor, of: Block) -> Tensor:
+    x = x + of.norms[0](of.attend(of.norms[0](x)))
+    return x + of.norms[1](of.feed(of.norms[1](x)))
+
+
+def on_the_sum(curve: Map) -> Callable[[Tensor, Block], Tensor]:
+    def block(x: Tensor, of: Block) -> Tensor:
+        x = curve(x + of.attend(of.norms[0](x)))
+        return curve(x + of.feed(of.norms[1](x)))
+
+    return block
+
+
+def dropped(x: Tensor) -> Tensor:
+    return functional.dropout(x, 0.1, training=False)
+
+
+def on_the_branch(x: Tensor, of: Block) -> Tensor:
+    x = x + dropped(of.attend(of.norms[0](x)))
+    return x + dropped(of.feed(of.norms[1](x)))
+
+
+def redrawn(of: Callable[[str, nn.Parameter], float | None]) -> Callable[[Model], None]:
+    """Draws parameters of blocks anew at the deviation that is given for their name, if any is."""
+
+    def change(model: Model) -> None:
+        for name, weight in model.blocks.named_parameters():
+            if (deviation := of(name, weight)) is not None:
+                nn.init.normal_(weight, std=deviation)
+
+    return change
+
+
+def inner_divided(name: str, _: nn.Parameter) -> float | None:
+    return 0.02 * (2 * BLOCKS) ** -0.5 if "up.weight" in name else 0.02 if "down.weight" in name else None
+
+
+def of_depth(blocks: int) -> Callable[[str, nn.Parameter], float | None]:
+    return lambda name, weight: (
+        0.02 * (2 * blocks) ** -0.5 if weight.ndim > 1 and ("out." in name or "down." in name) else None
+    )
+
+
+def wide_biases(name: str, _: nn.Parameter) -> float | None:
+    return 1.0 if name.endswith(("query.bias", "key.bias", "value.bias", "out.bias", "up.bias", "down.bias")) else None
+
+
+def of_one_sign(model: Model) -> None:
+    for weight in model.blocks.parameters():
+        weight.data.abs_() if weight.ndim > 1 else None
 
 
 def over(*dims: int) -> Map:
@@ -334,6 +455,43 @@ BUGS: dict[str, tuple[How, str, str]] = {
     "targets that are not shifted": (How(loss=shifted(0)), "targets-misplaced", "the very tokens"),
     "targets that are shifted twice": (How(loss=shifted(2)), "targets-misplaced", "two places later"),
     "a head that is tied by value": (How(change=copied), "identical-blocks", "starts as a copy of tokens.weight"),
+    "values that are rotated too": (rotated(value=1), "misplaced-positions", "values are turned by their place too"),
+    "queries alone are rotated": (rotated(key=0), "misplaced-positions", "the same for every key"),
+    "keys are rotated the other way": (rotated(key=-1), "misplaced-positions", "the sum of two tokens' places"),
+    "rotations along the heads": (rotated(dimension=1), "misplaced-positions", "counted along the heads"),
+    "a bias that grows with distance": (sloped(1), "misplaced-positions", "the farthest key gets the most weight"),
+    "a bias in the first block alone": (
+        How(bias=in_first_alone, change=with_tables(1), blocks=4),
+        "misplaced-positions",
+        "places in the first block alone",
+    ),
+    "a sum in place of a mean": (
+        How(change=summed(lambda x, squares: x * torch.rsqrt(squares + 1e-6))),
+        "norm-without-root",
+        "entries leave them at 1/√32",
+    ),
+    "statistics without a gradient": (
+        How(change=summed(lambda x, squares: x * torch.rsqrt(squares / WIDTH + 1e-6).detach())),
+        "norm-without-root",
+        "7 of the 7 norms of 3 blocks detach their statistics",
+    ),
+    "one norm before and behind": (How(block=normed_twice), "shared-norm", "twice around one sub-layer"),
+    "a dropout on the sum": (How(block=on_the_sum(dropped)), "altered-stream", "a dropout 5 times"),
+    "a curve on the sum": (How(block=on_the_sum(torch.relu)), "altered-stream", "relu 5 times"),
+    "a bound on the sum": (How(block=on_the_sum(lambda x: x.clamp(-0.01, 0.01))), "altered-stream", "(clamp)"),
+    "the inner matrix divided by depth": (
+        How(change=redrawn(inner_divided)),
+        "initial-scheme",
+        "at the matrix that reads the stream",
+    ),
+    "divided for another depth": (How(change=redrawn(of_depth(48))), "initial-scheme", "and here are 3"),
+    "biases of N(0, 1)": (How(change=redrawn(wide_biases)), "drawn-shifts", "18 of 18 biases"),
+    "weights of one sign": (How(change=of_one_sign), "constant-weights", "18 of 18 matrices"),
+    "a softmax over heads, with -inf": (
+        How(change=lambda model: None, axis=1, mask=-torch.inf),
+        "no-gradient",
+        "rows of nothing but -inf",
+    ),
     "a mask of padding that is not used": (of_padding(None), "attention-mask", "of their weight to padding"),
 }
 RIGHT = {
@@ -353,6 +511,13 @@ RIGHT = {
         change=each(Router), feed=lambda of, x: of.down(functional.gelu(of.up(x)) + of.more())
     ),
     "padding": of_padding(lambda mask: ~mask[:, None, None]),
+    "rotations": rotated(),
+    "ALiBi": sloped(-1),
+    "a bias in every block": How(bias=in_first_alone, change=with_tables(4), blocks=4),
+    "a mean by hand": How(change=summed(lambda x, squares: x * torch.rsqrt(squares / WIDTH + 1e-6))),
+    "a dropout on the branch": How(block=on_the_branch),
+    "bounds that nothing reaches": How(block=on_the_sum(lambda x: x.clamp(-1e4, 1e4))),
+    "divided for this depth": How(change=redrawn(of_depth(BLOCKS))),
     "turned to tokens first inside": How(
         positions=lambda x, table: (x + table[: x.shape[1]]).transpose(0, 1),
         split=lambda y: heads(y.transpose(0, 1)),
@@ -397,6 +562,17 @@ def test_a_block_at_a_rate_of_0_is_named():
         model, (IDS,), loss=next_token, optimizer=torch.optim.AdamW(groups, weight_decay=0.0), advise=False
     )
     assert [one for one in loud(found) if one[0] == "optimizer-unlike-others" and "block 2 of" in one[1]]
+
+
+def test_an_optimiser_without_any_block_is_a_warning():
+    model = Model(CAUSAL)
+    outside = [weight for name, weight in model.named_parameters() if not name.startswith("blocks")]
+    found = normscope.diagnose(
+        model, (IDS,), loss=next_token, optimizer=torch.optim.AdamW(outside, weight_decay=0.0), advise=False
+    )
+    ((rule, message, _),) = loud(found)
+    assert rule == "unused-in-optimizer"
+    assert "none of any block" in message
 
 
 def test_a_convolution_between_two_sublayers_needs_no_skip():

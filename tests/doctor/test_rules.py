@@ -45,7 +45,16 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "unused-in-optimizer": test_lint_numbers.test_norms_that_no_group_holds,
     "rate-out-of-range": test_advice.test_an_instance_gives_what_its_name_does_and_its_own_rate_is_the_wanted_one,
     **dict.fromkeys(
-        ("sequences-mixed", "misplaced-curve", "scores-not-logits", "targets-misplaced", "norm-without-root"),
+        (
+            "sequences-mixed",
+            "misplaced-curve",
+            "scores-not-logits",
+            "targets-misplaced",
+            "norm-without-root",
+            "misplaced-positions",
+            "altered-stream",
+            "drawn-shifts",
+        ),
         test_reported.test_what_was_reported_is_found,
     ),
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,

@@ -90,8 +90,23 @@ class NormUse:
     """Of what it norms."""
     over: tuple[int, ...] = ()
     """The dimensions of that, counted from 0, that it takes statistics over."""
+    of_unit_length: bool = False
+    """Whether tokens leave it, and its gain, at the length 1, where those of a norm have the length √d."""
+    detached: bool = False
+    """Whether no gradient passes through its statistics."""
     features: int | None = None
     """The one that holds the features: matrices after it contract that alone; None where that does not show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionPlaces:
+    """What attention itself knows of the places of tokens, seen by tokens that are all alike."""
+
+    logits: Literal["", "none", "queries", "sums", "farther", "heads", "apart"]
+    """What they depend on: nothing, the query's place alone, the sum of both places, the distance, with which they
+    grow, no place but the head, by which queries are turned, places in any other way; "" where that is not known."""
+    values: bool
+    """Whether what is weighed depends on its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +144,8 @@ class AttentionMeasurements:
     sees_itself: float | None = None
     on_padding: float | None = None
     """Mean weight on tokens that the batch's mask says are none; None without a mask with any such token."""
+    places: AttentionPlaces | None = None
+    """None where that was not looked for, or is not understood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +349,9 @@ class ModelMeasurements:
     added_again: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_INNER)
     """What is the same for every input, other for every token, and added to a stream several times, as positions may
     be: the name of what it is read from, "" where it is computed, and the numbers of the sums in the recorded pass."""
+    altered: tuple[tuple[str, str, int], ...] = field(default=(), metadata=_INNER)
+    """What a stream goes through on every way, between its sums: an operation, the innermost module that runs, and the
+    number of the stack from 0."""
     random_factors: tuple[tuple[str, int], ...] = field(default=(), metadata=_INNER)
     """Where data is multiplied, or masked, with numbers that a pass in evaluation mode draws: the innermost module that
     runs, and the number of the product."""

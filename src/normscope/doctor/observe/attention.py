@@ -5,6 +5,7 @@ that computes all three, whose logits are then computed again from its queries a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, nan
 from typing import Any
@@ -23,6 +24,7 @@ from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, Ref, TracedValue
 from .norms import places_along
 from .parameters import size_of
+from .positions import places_of, probed
 from .recipe import matrix_gain
 
 # B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of a head
@@ -47,7 +49,13 @@ def with_attention(
             crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
             padding = padding_in(inputs, crosses)
             sublayers = [
-                replace(sublayer, measured=replace(sublayer.measured, attention=attention_of(graph, branch, padding)))
+                replace(
+                    sublayer,
+                    measured=replace(
+                        sublayer.measured,
+                        attention=attention_of(graph, branch, padding, places=sublayer.block in probed(stack)),
+                    ),
+                )
                 for sublayer, branch in zip(stack.sublayers, branches_of(stack, stream), strict=True)
             ]
             found.append(replace(stack, sublayers=tuple(sublayers)))
@@ -80,10 +88,13 @@ class _Place:
     softmax: int
 
 
-def attention_of(graph: Graph, branch: Branch, padding: Mapping[str, Tensor]) -> AttentionMeasurements | None:
+def attention_of(
+    graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: bool
+) -> AttentionMeasurements | None:
     """What was measured of a branch's attention, the first of several; None where it has none that is understood.
 
-    padding: by the kind of attention a mask of (sequences, keys), False at tokens without meaning.
+    padding: by the kind of attention a mask of (sequences, keys), False at tokens without meaning. places: whether to
+    look for what it knows of places.
     """
     if branch.kind not in ("attention", "cross_attention"):
         return None
@@ -91,10 +102,25 @@ def attention_of(graph: Graph, branch: Branch, padding: Mapping[str, Tensor]) ->
     if place is None:
         return None
     try:
-        return _measured(graph, place, branch.kind == "attention", padding.get(branch.kind))
+        found = _measured(graph, place, branch.kind == "attention", padding.get(branch.kind))
     except (ValueError, RuntimeError, IndexError):
         # Layouts that are cut into chunks are not understood.
         return None
+    if found is None or found.wrong_axis or not places or branch.kind != "attention":
+        return found
+    after, operands = _after(graph, place), (place.queries, place.keys)
+    with suppress(ValueError, RuntimeError, IndexError):
+        known = places_of(graph, operands, place.values, lambda given: _logits(graph, place, after, given))
+        found = replace(found, places=known)
+    return found
+
+
+def _logits(graph: Graph, place: _Place, after: _Factor, given: dict[int, Tensor]) -> Tensor:
+    """(..., Q, K), masks and biases included, with other values for some of those that queries and keys are made of."""
+    if FUSED not in graph.values[place.softmax].op:
+        return graph.trace.again(given, graph.values[place.softmax].inputs[0])
+    query, key = (graph.trace.again(given, n) for n in (place.queries, place.keys))
+    return _fused_logits(graph, place, query, key, torch.arange(query.shape[-2]).to(query.device), after)[1]
 
 
 def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
@@ -306,9 +332,16 @@ def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor
                 scores = scores.reshape(graph.values[value.inputs[0]].shape)
                 raw = scores.index_select(-2, rows).float() * after.constant
         return rows, raw, logits
-    arguments = _arguments(value)
     query, key = (graph.values[n].tensor for n in (place.queries, place.keys))
     rows = _rows(query.shape[-2], query)
+    return rows, *_fused_logits(graph, place, query, key, rows, after)
+
+
+def _fused_logits(
+    graph: Graph, place: _Place, query: Tensor, key: Tensor, rows: Tensor, after: _Factor
+) -> tuple[Tensor, Tensor]:
+    """Of one operation that computes all of attention: products with their scale, and logits with biases and masks."""
+    arguments = _arguments(graph.values[place.softmax])
     if key.shape[-3] != query.shape[-3]:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     raw = (query.index_select(-2, rows) @ key.mT).float() * after.constant
@@ -320,7 +353,7 @@ def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor
         logits = raw.masked_fill(~given, -inf) if given.dtype == torch.bool else raw + given.float()
     if arguments.get("is_causal"):
         logits = logits.masked_fill(torch.arange(key.shape[-2]).to(rows) > rows[:, None], -inf)
-    return rows, raw, logits
+    return raw, logits
 
 
 def _rows(queries: int, like: Tensor) -> Tensor:

@@ -17,10 +17,10 @@ from ..record import ModelMeasurements, Stack, Sublayer, norm_over
 from ..trace.forward import Inputs, call_with, tokens_in
 from ..trace.graph import Graph
 from .attention import with_attention
-from .gradients import Backward, backward, with_opening
+from .gradients import Backward, NoGradient, NonfiniteLoss, backward, with_opening
 from .norms import norm_gains, powers
 from .parameters import flat_gates, tables_and_outputs
-from .path import added_again, random_factors, writers
+from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
 from .rewired import rewired_loss_nats
 from .streams import measured_stacks
@@ -49,9 +49,13 @@ def examined(
     del watched
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in stacks]
-    passed = backward(
-        model, lambda: call_with(model, inputs), loss, widths=widths, written=written, tokens=tokens_in(inputs)
-    )
+    try:
+        passed = backward(
+            model, lambda: call_with(model, inputs), loss, widths=widths, written=written, tokens=tokens_in(inputs)
+        )
+    except NonfiniteLoss as error:
+        cause = first_nan(streams_in(model, inputs)[0])
+        raise (NoGradient(f"the loss is nan, for {cause}") if cause else error) from error
     stacks = tuple(_with_gradients(stack, passed) for stack in stacks)
     measured = replace(
         measured,
@@ -113,6 +117,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
             tables=tables,
             output_matrices=output_matrices,
             added_again=added_again(model, graph, streams),
+            altered=altered(graph, streams),
             random_factors=random_factors(graph),
             writers=writers(graph),
             positions_along=positions_along(graph, stacks[0]),

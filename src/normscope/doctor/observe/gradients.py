@@ -21,6 +21,10 @@ class NoGradient(ValueError):
     """A forward pass of which no gradient can be taken, whatever the loss and the batch are; the message says why."""
 
 
+class NonfiniteLoss(ValueError):
+    """A loss that is infinite or NaN."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backward:
     """What a forward and a backward pass showed; fields as in `ModelMeasurements`."""
@@ -69,7 +73,7 @@ def backward(
         del output
         nats = float(value.detach())
         if not math.isfinite(nats):
-            raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
+            raise NonfiniteLoss(f"the loss is {nats}: give a batch on which it is finite")
         gradients, at_scores = _attempt("the backward pass", lambda: _gradients(model, value, scores))
     if scores is not None and at_scores is not None and not is_stand_in and not _is_of_softmax(scores, at_scores):
         # A loss that is no function of differences of logits, such as a mean square, is no cross-entropy of them.

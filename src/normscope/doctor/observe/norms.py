@@ -1,5 +1,6 @@
 """Norms where they are applied: what they norm, over which dimensions, and what their output is multiplied with."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,8 +14,9 @@ from ..outside import NormGain
 from ..record import NormUse
 from ..trace.flow import PRODUCTS, REARRANGING
 from ..trace.graph import Graph
-from ..trace.norms import power_of
+from ..trace.norms import NormFunction, power_of
 from ..trace.operations import Origin, Ref, TracedValue, memory_of, names_by_memory
+from .parameters import size_of
 from .sums import with_gain
 
 
@@ -63,8 +65,19 @@ def _use(graph: Graph, term: Term, readers: Counter[int], names: Callable[[int],
         again=inner.at if doubled else None,
         shape=shape,
         over=() if norm is None else tuple(len(shape) + at for at in norm.over),
+        of_unit_length=norm is not None
+        and bool(names(number) or steps)
+        and _is_unit(graph, norm, with_gain(graph, number)),
+        detached=norm is not None and any(graph.values[n].op == "detach" for n in graph.between(reads, number)),
         features=_features(graph, number),
     )
+
+
+def _is_unit(graph: Graph, norm: NormFunction, end: int) -> bool:
+    """Whether a norm by x / ‖x‖ is brought to no other length by what multiplies it."""
+    x = graph.values[end].tensor
+    length = math.sqrt(x.shape[-1])
+    return not x.is_meta and abs(norm.size * length - 1) < 0.01 and 0.8 < size_of(x) * length < 1.25
 
 
 def _features(graph: Graph, number: int) -> int | None:

@@ -11,7 +11,7 @@ from ..find.branches import Branch
 from ..find.streams import Stream
 from ..trace.flow import PRODUCTS, REARRANGING, bits
 from ..trace.graph import Graph
-from ..trace.mixtures import FUSED
+from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, TracedValue, memory_of, names_by_memory, walked
 from .sums import BranchSum
 
@@ -74,6 +74,53 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
 
 def _is_multiple(graph: Graph, value: TracedValue) -> bool:
     return value.op in ("mul", "div") and len(graph.predecessors[value.number]) == 1 and len(set(value.inputs)) > 0
+
+
+def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, int], ...]:
+    """What every skip goes through beside sums, scales and norms: a dropout, or a curve or a bound between the sums.
+
+    Of each place what it is, the innermost module that runs, and the number of the stack that the stream goes on in.
+    """
+    found = [
+        ("dropout", _module(graph, join), place)
+        for place, stream in enumerate(streams)
+        for join in stream.joins
+        if join in graph.trace.dropped and join != stream.last
+    ]
+    lasts = {stream.last for stream in streams}
+    for place, stream in enumerate(streams):
+        for at in bits(stream.sources):
+            curve = ""
+            while at not in lasts and graph.values[at].op in _CURVES | {"clamp", *REARRANGING}:
+                curve = curve or graph.values[at].op * (graph.values[at].op not in REARRANGING)
+                (at,) = graph.predecessors[at][:1] or [at]
+                if not graph.predecessors[at]:
+                    break
+            if curve and at in lasts:
+                found.append((curve, _module(graph, at), place))
+    return tuple(found)
+
+
+def first_nan(graph: Graph) -> str:
+    """What makes the first NaN of numbers that hold none, as a clause; "" where the pass has no NaN."""
+    nan = [value for value in graph.values if value.tensor.is_floating_point() and bool(value.tensor.isnan().any())]
+    if not nan:
+        return ""
+    (value, *_) = nan
+    at = f" in {module}" if (module := _module(graph, value.number)) else ""
+    if value.op in SOFTMAX and value.call is not None:
+        dimension = int(value.call.args[1]) % len(value.shape)
+        rows = graph.values[value.inputs[0]].tensor.isneginf().all(dimension)
+        if bool(rows.any()):
+            return (
+                f"the softmax over dimension {dimension} of {tuple(value.shape)}{at} has {int(rows.sum())} rows of "
+                "nothing but -inf: a mask hides all that it runs over"
+            )
+    return f"{value.op}{at} makes the first NaN"
+
+
+def _module(graph: Graph, number: int) -> str:
+    return graph.values[number].modules[-1] if graph.values[number].modules else ""
 
 
 def added_again(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, tuple[int, ...]], ...]:

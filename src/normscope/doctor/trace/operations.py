@@ -141,6 +141,8 @@ class Trace:
     output: Any = None
     results: tuple[int, ...] = ()
     """Numbers of the tensors in the output, in order, without those inside objects in it, such as caches."""
+    dropped: frozenset[int] = frozenset()
+    """Numbers of the values that training takes a dropout of."""
     written: tuple[tuple[Tensor, Tensor], ...] = ()
     """Tensors that the pass was given and wrote into, each with the copy that stands for it as a value."""
 

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.flex_attention import flex_attention, math_attention
 from torch._ops import HigherOrderOperator
+from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -216,6 +218,24 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 value.tensor = copy
 
 
+class _Dropouts(TorchFunctionMode):
+    """Notes the values that a pass in evaluation mode hands to a dropout, which leaves them as they are."""
+
+    def __init__(self, number: Callable[[Tensor], int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._number = number
+        self.found: set[int] = set()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is functional.dropout and args and result is args[0]:
+            share = args[1] if len(args) > 1 else (kwargs or {}).get("p", 0.5)
+            self.found |= {self._number(args[0])} if share else set()
+        return result
+
+
 def _key(tensor: Tensor) -> Any:
     return tensor.untyped_storage()._cdata, place_of(tensor), tensor.dtype
 
@@ -245,14 +265,14 @@ def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] 
     origins |= {tensor.untyped_storage()._cdata: Origin.DATA for tensor in inputs or ()}
     recorder = _Recorder(origins, Origin.DATA if inputs is None else Origin.CONSTANT)
     try:
-        with _calls(model, recorder.modules), recorder:
+        with _calls(model, recorder.modules), _Dropouts(recorder.number) as dropouts, recorder:
             output = run()
         results = tuple(recorder.number(tensor) for tensor in tensors_in(output, inside_objects=False))
     finally:
         with torch.no_grad():
             for tensor, before in recorder.written:
                 tensor.copy_(before)
-    return Trace(recorder.values, output, results, tuple(recorder.written))
+    return Trace(recorder.values, output, results, frozenset(dropouts.found), tuple(recorder.written))
 
 
 @contextmanager

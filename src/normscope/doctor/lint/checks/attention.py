@@ -194,6 +194,10 @@ def _is_of_width(seen: AttentionMeasurements, width: int) -> bool:
     return width > seen.head_width and abs(abs(seen.scale or 0.0) * math.sqrt(width) - 1) < _SAME
 
 
+def _is_by_width_of_stream(seen: AttentionMeasurements, width: int) -> bool:
+    return width > seen.head_width and abs(abs(seen.scale or 0.0) * width - 1) < _SAME
+
+
 def _is_by_width(seen: AttentionMeasurements, _: int) -> bool:
     return seen.head_width > 1 and abs(abs(seen.scale or 0.0) * seen.head_width - 1) < _SAME
 
@@ -201,6 +205,7 @@ def _is_by_width(seen: AttentionMeasurements, _: int) -> bool:
 _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str], ...] = (
     (_is_unscaled, Severity.WARNING, "no 1/√d takes off what the width of a head multiplies logits with"),
     (_is_of_width, Severity.WARNING, "this is 1/√d of the stream, not of a head"),
+    (_is_by_width_of_stream, Severity.WARNING, "this is 1/d of the stream, not 1/√d of a head"),
     (_is_by_width, Severity.INFO, "this is 1/d, as µP has it"),
 )
 """What is asked of attention and its stream's width, and what is said where it is so."""

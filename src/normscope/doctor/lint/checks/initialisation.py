@@ -1,5 +1,6 @@
 """Weights that are not finite, do not belong to the placement, or are the same in every block."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -225,6 +226,61 @@ def constant_weights(patient: Patient) -> Iterator[Fault]:
             f"{', '.join(f'{number:.3g}' for number in numbers[:3])}",
             fix="draw them, e.g. by torch.nn.init.normal_(weight, std=0.02)",
         )
+    sided = [name for name, w in matrices.items() if w.ndim > 1 and name not in found and _is_one_sided(w)]
+    if 2 * len(sided) > len(matrices):
+        yield Fault(
+            where=listed(sided),
+            message=f"{len(sided)} of {len(matrices)} matrices of sub-layers have entries of one sign alone: every "
+            "unit sums up its inputs, so that all compute nearly the same",
+            fix="draw them about 0: torch.nn.init.uniform_(weight, -a, a), and not torch.rand, which draws from 0 to 1",
+        )
+
+
+@rule(
+    "drawn-shifts",
+    Severity.WARNING,
+    title="biases that start larger than what they are added to",
+    why="A bias that is drawn large is the same for every token, and all of them leave the layer alike; biases start "
+    "at 0, or as torch's, within 1/√(inputs).",
+    reference="torch.nn.Linear: biases from U(±1/√(inputs)); Glorot & Bengio 2010, section 4.2.1: biases at 0",
+    needs=(initial_weights,),
+)
+def drawn_shifts(patient: Patient) -> Iterator[Fault]:
+    """Biases beside matrices of sub-layers that are drawn about 0, and much wider than 1/√(inputs)."""
+    weights = patient.weights
+    matrices = dict.fromkeys(name for sublayer in patient.sublayers() for name in sublayer.measured.matrices)
+    pairs = [(name.rpartition(".")[0] + ".bias", name) for name in matrices if name.endswith(".weight")]
+    known = {bias: weights[bias].detach().double() for bias, name in pairs if bias in weights and name in weights}
+    inputs = {bias: weights[name][0].numel() for bias, name in pairs if bias in known and weights[name].ndim > 1}
+    wide = {name: float(b.std()) for name, b in known.items() if name in inputs and _is_wide(b, inputs[name])}
+    if 2 * len(wide) > len(known):
+        name, size = max(wide.items(), key=lambda one: one[1] * math.sqrt(inputs[one[0]]))
+        yield Fault(
+            where=listed(wide),
+            message=f"{len(wide)} of {len(known)} biases are drawn with deviations up to {size:.3g}, "
+            f"{size * math.sqrt(3 * inputs[name]):.3g} times those of torch's 1/√(inputs)",
+            fix="start biases at 0: torch.nn.init.zeros_(linear.bias)",
+        )
+
+
+def _is_wide(bias: Tensor, inputs: int) -> bool:
+    """Whether it is a draw about 0, for gates start at other means, and four times as wide as torch's default."""
+    if bias.numel() < _FEW_SHIFTS:
+        return False
+    deviation = float(bias.std())
+    about_0 = abs(float(bias.mean())) < 4 * deviation / math.sqrt(bias.numel())
+    return about_0 and deviation > 4 / math.sqrt(3 * inputs)
+
+
+_FEW_SHIFTS = 8
+
+
+def _is_one_sided(weight: Tensor) -> bool:
+    return weight.numel() >= _MANY and bool((weight >= 0).all() or (weight <= 0).all()) and bool(weight.any())
+
+
+_MANY = 256
+"""Entries that would be of one sign by chance in no draw about 0."""
 
 
 def _is_one(weight: Tensor) -> bool:

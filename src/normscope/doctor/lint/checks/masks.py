@@ -194,3 +194,65 @@ def _padding(sites: Sequence[Site]) -> Iterator[Fault]:
             fix="hide padded keys from attention: "
             + ("1 and True mean the opposite in this attention" if inverted else "hand the batch's mask on to it"),
         )
+
+
+_PLACES: dict[str, tuple[str, str]] = {
+    "queries": (
+        "places change the queries alone: between two tokens all that they do is the same for every key, which a "
+        "softmax takes away",
+        "rotate queries and keys alike",
+    ),
+    "sums": (
+        "depends on the sum of two tokens' places where it should depend on how far apart they are: queries and keys "
+        "are turned in opposite directions",
+        "rotate queries and keys by the same angle a place",
+    ),
+    "farther": (
+        "grows with the distance between two tokens in every head: the farthest key gets the most weight",
+        "turn the sign: take slope × distance away from the logits",
+    ),
+    "heads": (
+        "is the same at every distance, and queries are turned from head to head: places are counted along the heads",
+        "rotate before heads and tokens change places, or count along the tokens: dimension -2 of (B, H, T, E)",
+    ),
+}
+"""By what logits depend on: what is said, and what to do."""
+
+
+@rule(
+    "misplaced-positions",
+    Severity.WARNING,
+    title="attention that tells places apart in a way that cannot be meant",
+    why="With rotations or biases of the wrong kind a model trains, and never knows how far apart two tokens are, or "
+    "looks at the farthest first.",
+    reference="Su et al. 2021 (RoFormer), arXiv:2104.09864, section 3.4.2; Press et al. 2022 (ALiBi), arXiv:2108.12409",
+)
+def misplaced_positions(patient: Patient) -> Iterator[Fault]:
+    """Attention whose logits between tokens that are alike depend on something else than how far apart these are."""
+    for stack in patient.stacks:
+        sites = [site for site in attending(stack) if site[1].places is not None]
+        kinds = [seen.places.logits for _, seen in sites if seen.places]
+        for kind, (told, fix) in _PLACES.items():
+            found = [site for site, one in zip(sites, kinds, strict=True) if one == kind]
+            # Trained biases may have any order in a block.
+            if found and len(found) == len(sites):
+                yield Fault(where=where(found), message=f"a logit of q·k {told}", fix=fix)
+        turned = [site for site in sites if site[1].places and site[1].places.values]
+        if turned:
+            yield Fault(
+                severity=Severity.WARNING if len(turned) == len(sites) else Severity.INFO,
+                where=where(turned),
+                message="values are turned by their place too, and what attention adds up of them is turned back by "
+                "nothing",
+                fix="rotate queries and keys alone",
+            )
+        if len(kinds) > _FEW_BLOCKS and kinds[0] in ("apart", *_PLACES) and set(kinds[1:]) == {"none"}:
+            yield Fault(
+                where=where(sites[1:]),
+                message="attention knows places in the first block alone, by a rotation or a bias of its logits; in "
+                f"{len(sites) - 1} others that were looked at it knows none",
+                fix="hand the bias, or the table of angles, on to every block",
+            )
+
+
+_FEW_BLOCKS = 3

@@ -9,7 +9,7 @@ from ....placement import named
 from ...identify.matching import matches
 from ...record import NormUse, Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, listed
+from ..patient import Patient, at_initialisation, listed
 from ..rule import Fault, rule
 from ..structure import blocks_end_normed, explained, in_blocks, wanted
 
@@ -111,7 +111,8 @@ def shared_norm(patient: Patient) -> Iterator[Fault]:
                 for matrices in [reader.measured.matrices for reader in readers] or [()]:
                     places[matrices].add(use.reads)
             # Of one value it is one norm, whoever reads it.
-            if len(places) > 1 and len(set.union(*places.values())) > 1:
+            twice = _twice(stack, uses)
+            if (len(places) > 1 and len(set.union(*places.values())) > 1) or twice:
                 names = [reader.name for use in uses for reader in _readers(stack, use)]
                 ended = [] if all(_readers(stack, use) for use in uses) else ["the end of the stack"]
                 found[parameters] = list(dict.fromkeys([*names, *ended]))
@@ -119,10 +120,24 @@ def shared_norm(patient: Patient) -> Iterator[Fault]:
             first = next(iter(found))
             yield Fault(
                 where=listed(map(_module, found)),
-                message=f"{len(found)} norms of {stack.blocks} blocks are used at several places, which have weights "
-                f"of their own: {_module(first)} at {listed(found[first], 4)}",
-                fix="give every sub-layer a norm of its own, and apply it there",
+                message=f"{len(found)} norms of {stack.blocks} blocks are used "
+                + (
+                    f"twice around one sub-layer: {_module(first)} at {found[first][0]}"
+                    if len(found[first]) == 1
+                    else f"at several places, which have weights of their own: {_module(first)} at "
+                    + listed(found[first], 4)
+                ),
+                fix="give every place a norm of its own, and apply it there",
             )
+
+
+def _twice(stack: Stack, uses: list[NormUse]) -> bool:
+    """Whether one sub-layer has a norm at two places: in front of it and behind it, say."""
+    return any(
+        len({use.reads for use in uses if sublayer in _readers(stack, use)}) > 1
+        for sublayer in stack.sublayers
+        if len(uses) > 1
+    )
 
 
 @rule(
@@ -158,6 +173,10 @@ def norm_over_others(patient: Patient) -> Iterator[Fault]:
             )
 
 
+_ON_THE_SPHERE = ("ngpt",)
+"""Placements whose streams are of length 1."""
+
+
 @rule(
     "norm-without-root",
     Severity.WARNING,
@@ -167,7 +186,27 @@ def norm_over_others(patient: Patient) -> Iterator[Fault]:
     reference="github.com/mosaicml/llm-foundry issue 371; github.com/131250208/TPlinker-joint-extraction issue 37",
 )
 def norm_without_root(patient: Patient) -> Iterator[Fault]:
-    """What takes a token's mean square, and does not divide by its root."""
+    """What takes a token's mean square, and does not divide by its root; or does, and lets no gradient know of it."""
+    for stack in patient.stacks:
+        detached = [use for use in stack.norm_uses if use.detached]
+        if detached:
+            yield Fault(
+                where=listed(_module(use.parameters) for use in detached) or stack.name,
+                message=f"{len(detached)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks detach their "
+                "statistics: the backward pass takes a token's size for a constant, and pushes it along itself, which "
+                "a norm takes out of the gradient",
+                fix="take mean and variance of x itself, without detach, no_grad or .data",
+            )
+        unit = [use for use in stack.norm_uses if use.of_unit_length and use.parameters]
+        if len(unit) > 1 and at_initialisation(patient) and stack.placement not in _ON_THE_SPHERE:
+            width = unit[0].shape[-1]
+            yield Fault(
+                where=listed(_module(use.parameters) for use in unit),
+                message=f"{len(unit)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks divide by the root "
+                f"of a sum of squares and not of their mean: entries leave them at 1/√{width} = {width**-0.5:.3g} and "
+                "not at 1, so that all that matrices make of them is as much smaller",
+                fix=f"take the mean over the features, or start the gain at √{width}",
+            )
     powers = patient.observed.powers
     if len(powers) > 1:
         names, power = listed(name for name, _ in powers), powers[0][1]

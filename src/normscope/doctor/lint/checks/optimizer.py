@@ -9,7 +9,17 @@ from ....report.words import counted, learning_rate
 from ...record import Stack
 from ...result import Advice, Severity
 from ..clipping import Clipping, epsilon_of
-from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients, is_closed, listed, norm_parameters
+from ..patient import (
+    Patient,
+    a_clip,
+    a_judged_rate,
+    an_optimizer,
+    gradients,
+    is_closed,
+    listed,
+    norm_parameters,
+    trained_in,
+)
 from ..rule import Fault, rule
 
 
@@ -124,6 +134,18 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
         return
     # An optimiser for some of the model, as with two optimisers or with adapters, leaves out matrices too.
     alone = len(others) == len(missing)
+    weights = patient.weights
+    blocks = [weights[name] for one in patient.sublayers() if one.block for name in trained_in(patient, one)]
+    if len(blocks) > 1 and not any(id(weight) in held for weight in blocks):
+        yield Fault(
+            severity=Severity.WARNING,
+            where=listed(stack.name for stack in patient.stacks),
+            message=f"the optimiser holds {len(held & own)} of the model's parameters and none of any block, though "
+            "these ask for gradients: no update changes a block",
+            fix="build the optimiser after all blocks are registered (nn.ModuleList holds them, a list does not), or "
+            "set requires_grad_(False) where they are meant to stay",
+        )
+        return
     yield Fault(
         severity=Severity.WARNING if alone else Severity.INFO,
         where=listed(missing),

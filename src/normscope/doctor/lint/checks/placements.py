@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from ....placement import Placement, StackShape, SublayerKind, named, registered
+from ....placement import Placement, Site, StackShape, SublayerKind, named, registered
 from ....placement.base import ModelKind
 from ....placement.printing import ranges
 from ...find.segments import Segment
@@ -320,12 +320,25 @@ def wrong_constants(patient: Patient) -> Iterator[Fault]:
         sources = [f"{one.placement.title}'s {one.source}" for one in right if one.source]
         source = " and ".join(sources) or "of no registered placement at any depth"
         by_block = len(set(first.wanted)) > 1
+        swapped = [one for one in several if not one.source and _is_gain(patient, number, one.placement, first.found)]
+        if swapped:
+            source = f"what {swapped[0].placement.title} multiplies initial weights with, in the place of its constant"
         yield Fault(
-            severity=Severity.WARNING if first.source else Severity.INFO,
+            severity=Severity.WARNING if first.source or swapped else Severity.INFO,
             where=stack.name,
             message=f"{formula}: the constant is {_shown(first.found)}, {source}; with {stack.blocks} blocks {wanted}",
             fix="compute it from the number of " + ("the block, counted from 1" if by_block else "blocks"),
         )
+
+
+def _is_gain(patient: Patient, number: int, placement: type[Placement], found: Sequence[float]) -> bool:
+    """Whether a constant is the one by which a placement draws its weights."""
+    shape = shape_of(patient.stacks, number)
+    gain = placement(shape).gain("value", Site(kind="attention", block=1, stack=shape))
+    return gain != 1 and all(abs(one / gain - 1) < _SAME_GAIN for one in found)
+
+
+_SAME_GAIN = 1e-3
 
 
 def _shown(numbers: Sequence[float]) -> str:

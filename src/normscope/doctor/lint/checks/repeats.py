@@ -81,6 +81,31 @@ def _listed_twice(model: nn.Module, paths: Sequence[str]) -> list[str]:
     return []
 
 
+@rule(
+    "altered-stream",
+    Severity.WARNING,
+    title="a skip that is more than a sum",
+    why="What a skip hands on unchanged reaches the last block and sends its gradient to the first. A dropout, a curve "
+    "or a bound on the sum is applied to it again in every block: noise adds up, and what is cut off is lost.",
+    reference="He et al. 2016, arXiv:1603.05027, section 3: dropout, gates and curves on the shortcut hamper training",
+)
+def altered_stream(patient: Patient) -> Iterator[Fault]:
+    """Dropouts, curves and bounds that stand on the stream between its sums, in stacks with attention."""
+    altered = patient.observed.altered
+    for what in dict.fromkeys(what for what, _, _ in altered):
+        places = [(name, number) for one, name, number in altered if one == what]
+        attends = any(one.kind == "attention" for _, number in places for one in patient.stacks[number].sublayers)
+        if len(places) > 1 and attends:
+            yield Fault(
+                where=listed(name for name, _ in places),
+                message=f"the sum of skip and branch goes through {_SAID.get(what, what)} {len(places)} times between "
+                "the first sub-layer and the last",
+                fix="take it of the branch alone: x + dropout(F(norm(x)))" if what == "dropout" else "add, and no more",
+            )
+
+
+_SAID = {"dropout": "a dropout", "clamp": "a bound (clamp) that cuts some of its entries off"}
+
 _CONFIGURATIONS = ("config", "cfg", "args", "hparams", "conf")
 _DEPTHS = (
     "num_hidden_layers",

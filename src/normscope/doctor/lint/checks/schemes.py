@@ -28,6 +28,8 @@ _LEAST_BLOCKS = 3
 """With fewer, √(2L) is too near to other factors."""
 _DEEP = 12
 """Blocks from which on weights that are not divided by depth are worth a note."""
+_CLOSED = 0.6
+"""Of GPT-2's deviation for this depth: below, weights were divided for a much deeper stack."""
 _ROUND = (0.5, 0.25, 0.1)
 """Ratios that somebody may have chosen, and no depth."""
 
@@ -57,14 +59,18 @@ def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
     if not groups:
         return
     split = [(group, split_in_two(group)) for group in groups if len(group.sizes) > _LEAST_BLOCKS]
-    split = [(group, parts) for group, parts in split if parts[0]]
+    # Experts are several of one purpose in each block.
+    split = [(group, parts) for group, parts in split if parts[0] and len(set(group.blocks)) == len(group.blocks)]
     if split:
         yield from _blocks_apart(stack, split)
         return
     inner, outer = ([group for group in groups if group.joins == joins] for joins in (False, True))
     law = width_law(inner, stack.width)
-    if law is None:
+    if law is None and stack.blocks >= _LEAST_BLOCKS and (fault := _inner_divided(stack, inner, outer)):
+        yield fault
+    elif law is None:
         yield from _by_purpose(patient, stack, groups)
+    if law is None:
         return
     fault = _misdivided(patient, stack, law, inner, outer) if stack.blocks >= _LEAST_BLOCKS else None
     yield from [fault] if fault else _undivided(stack, law, outer)
@@ -140,6 +146,17 @@ def _misdivided(
             fix=f"divide only the matrices whose products join the stream ({_purposes(outer)}), and draw the others at "
             f"{size:.3g}",
         )
+    small = [group.size / law.wanted(group, stack.width)[0] * root for group in outer]
+    chosen = any(abs(small[0] / root / one - 1) < 0.01 for one in _ROUND) if small else True
+    deeper = len(outer) > 1 and not chosen and max(small) < min(_CLOSED, 1.05 * min(small))
+    if deeper and law is WIDTH_LAWS[0]:
+        return Fault(
+            where=listed(name for group in outer for name in group.names),
+            message=f"{_purposes(outer)} start at {outer[0].size:.3g}, {law.title} over {root / max(small):.3g}: with "
+            f"√(2L) that is the scheme of {round((root / max(small)) ** 2 / 2)} blocks, and here are {stack.blocks}",
+            fix=f"divide by √(2 · {stack.blocks}) = {root:.3g}: a deviation of "
+            f"{law.wanted(outer[0], stack.width)[0] / root:.3g}",
+        )
     if len(outer) > 1 and (depth := _other_depth(stack, law, outer)):
         wanted = law.wanted(outer[0], stack.width)[0]
         return Fault(
@@ -149,6 +166,25 @@ def _misdivided(
             fix=f"divide by √(2 · {stack.blocks}) = {root:.3g}: a deviation of {wanted / root:.3g}",
         )
     return None
+
+
+def _inner_divided(stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]) -> Fault | None:
+    """Division by depth of a matrix that reads the stream, in the place of the one whose product joins it."""
+    law = width_law([group for group in inner if group.projects], stack.width)
+    if law is None:
+        return None
+    root = math.sqrt(2 * stack.blocks)
+    divided = [group for group in inner if group.at(law.wanted(group, stack.width)[0] / root)]
+    whole = [group for group in outer if law.fits(group, stack.width)]
+    if not divided or not whole:
+        return None
+    return Fault(
+        where=listed(name for group in (*divided, *whole) for name in group.names),
+        message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over √(2 · {stack.blocks}), and "
+        f"{_purposes(whole)} undivided at {whole[0].size:.3g}: the division is at the matrix that reads the stream, "
+        "and not at the one whose product joins it",
+        fix=f"divide {_purposes(whole)} by √(2L) = {root:.3g}, and draw {_purposes(divided)} as all others",
+    )
 
 
 def _divided_base(

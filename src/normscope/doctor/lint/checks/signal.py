@@ -201,13 +201,20 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Fault]:
     "path still needs",
 )
 def no_gradient(patient: Patient) -> Iterator[Fault]:
-    """An operation in place on what the backward pass needs; a pass without autograd is a note, for it may be meant."""
+    """An operation in place on what the backward pass needs, or NaN within the pass; a pass without autograd is a note,
+    for it may be meant."""
     if patient.no_gradient == WITHOUT_AUTOGRAD:
         yield Fault(
             severity=Severity.INFO,
             where="",
             message=f"{WITHOUT_AUTOGRAD}: nothing in it can be trained",
             fix="nothing in a model that only generates; else take the no_grad, detach or .data away",
+        )
+    elif patient.no_gradient.startswith("the loss is nan"):
+        yield Fault(
+            where="",
+            message=patient.no_gradient,
+            fix="let every row of a softmax keep one entry, and divide by nothing that may be 0",
         )
     elif patient.no_gradient:
         writers = patient.observed.writers
