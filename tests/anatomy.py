@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_309,
-    "lines of normscope": 69_279,
+    "lines": 82_316,
+    "lines of normscope": 69_286,
     "files": 525,
     "import lines, %": 6.65,
     "public nouns": 804,

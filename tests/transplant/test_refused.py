@@ -90,7 +90,7 @@ def refused(model: nn.Module, placement: str, **settings: str) -> str:
         (OwnFunction, "blocks.0: its sum is made within an autograd.Function"),
         (Written, "blocks.0: clamp_ writes into the residual stream"),
         (OwnNorm, "the norm with blocks.0.gain is computed within a forward that does more than that"),
-        (Parallel, "blocks.0.attn: .* is wired in parallel"),
+        (Parallel, "blocks.0.attn: .* is wired in parallel: .*use_parallel_residual=False.* the weights fit"),
     ],
 )
 def test_a_model_that_cannot_be_followed(style: type[nn.Module], said: str) -> None:

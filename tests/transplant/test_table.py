@@ -19,6 +19,7 @@ GPTJ = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim":
 MORE = {
     "gptj": made("GPTJForCausalLM", **GPTJ),
     "gpt-neox": made("GPTNeoXForCausalLM", **SIZES),
+    "gpt-neox-sequential": made("GPTNeoXForCausalLM", **SIZES, use_parallel_residual=False),
     "olmo2": made("Olmo2ForCausalLM", **SIZES, **HEADS, pad_token_id=0),
 }
 NAMES = tuple(name for name in (*MODELS, *MORE) if name != "bart")

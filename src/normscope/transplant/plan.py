@@ -186,9 +186,16 @@ def _rows(found: Stack) -> list[list[Sublayer]]:
         unknown = [term for term in sublayer.formula.segment.terms if term.kind not in ("norm", "branch", "sum")]
         beside = len(sublayer.formula.segment.branches) > 1
         if unknown or beside or found.streams > 1:
-            why = "in parallel" if sublayer.parallel else "with factors" if unknown else "with skips over sub-layers"
+            where = f"{sublayer.name or found.name}: {sublayer.formula} is wired"
+            if sublayer.parallel:
+                raise TransplantRefused(
+                    f"{where} in parallel: its block adds both sub-layers after both have run, so that none can read "
+                    "a sum with the other. Build it with one after the other, where its configuration has a switch "
+                    "(use_parallel_residual=False of GPT-NeoX, parallel_attn=False of Falcon), or give the block a "
+                    "forward of two sums, x = x + attention(norm(x)); x = x + feed_forward(norm(x)): the weights fit"
+                )
             raise TransplantRefused(
-                f"{sublayer.name or found.name}: {sublayer.formula} is wired {why}; models with one plain sum a "
+                f"{where} {'with factors' if unknown else 'with skips over sub-layers'}; models with one plain sum a "
                 "sub-layer can be transplanted, with norms on the stream, on the branch or on the sum"
             )
     return [rows[block] for block in sorted(rows)]
