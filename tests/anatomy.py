@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_316,
-    "lines of normscope": 69_286,
+    "lines": 82_329,
+    "lines of normscope": 69_299,
     "files": 525,
     "import lines, %": 6.65,
     "public nouns": 804,

@@ -407,3 +407,11 @@ def test_a_block_whose_skip_is_normed_does_not_take_the_final_norm(odd):
     (stack,) = seen(Model(lambda: Stack(blocks=[Block(two) for two in joins], final=1))).stacks
     assert stack.final_norm
     assert {one.placement for one in stack.sublayers if one.block in (5, 6)} == {"pre-ln"}
+
+
+@pytest.mark.parametrize(("module", "severity"), [("transformers.models.own", "info"), ("own", "warning")])
+def test_a_norm_that_published_checkpoints_hold_is_a_note(module, severity):
+    model = Model(lambda: Stack(post, post, blocks=3, final=1))
+    model.__class__ = type("Published", (Model,), {"__module__": module})
+    (found,) = [one for one in seen(model).findings if one.id == "double-final-norm"]
+    assert found.severity == severity

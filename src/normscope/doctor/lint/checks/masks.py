@@ -159,11 +159,17 @@ def _says_next(patient: Patient, stack: Stack) -> str:
     name = type(patient.model).__name__
     config = getattr(patient.model, "config", None)
     crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
+    if getattr(config, "model_type", None) in _PREFIXED:
+        return ""
     if name.endswith("ForCausalLM") or (
         name.endswith("ForConditionalGeneration") and crosses and getattr(config, "is_encoder_decoder", False)
     ):
         return f"{name} predicts the next token"
     return ""
+
+
+_PREFIXED = frozenset({"cpmant"})
+"""Families of transformers that see all of their context, and not what they are to write."""
 
 
 def _says_both_ways(patient: Patient, sites: Sequence[Site]) -> bool:
