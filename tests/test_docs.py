@@ -19,7 +19,7 @@ import together
 from normscope.cli import train
 from normscope.cli.main import main
 from normscope.compare import compare
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.finetune import finetune
 from normscope.placement import registry
 

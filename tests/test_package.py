@@ -33,7 +33,7 @@ DATA = {
     "choosing/recipes.toml",
     "choosing/evidence.json",
     "choosing/published.toml",
-    "data/toy/lexicon.toml",
+    "data/lexicon.toml",
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.finetune.finetune import PairTask, base_config
 from normscope.runs.config import changed, load
 from normscope.runs.run import train_run

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.parallel.batches import BatchSchedule, collate, epoch_order, make_batches
+from normscope.data.batches import permutation
+from normscope.data.parallel.batches import collate, make_batches
 from normscope.data.parallel.corpus import Split, TokenArray
 from normscope.data.parallel.vocabulary import EOS, PAD
 from normscope.errors import UserError
@@ -34,51 +35,12 @@ def test_seed_decides_which_equal_sentences_meet():
     assert [b.tolist() for b in first] == [b.tolist() for b in again]
     assert [b.tolist() for b in first] != [b.tolist() for b in other]
     assert np.concatenate(first).tolist() != list(range(1000))
-    assert np.concatenate(first).tolist() != epoch_order(1000, seed=1, epoch=0).tolist()
+    assert np.concatenate(first).tolist() != permutation(1000, 1, 0).tolist()
 
 
 def test_a_sentence_over_the_budget_is_told():
     with pytest.raises(UserError, match=r"sentence 2 .* has 41 tokens, more than the 40 of a batch; raise max_tokens"):
         make_batches(np.array([3, 40, 5]), np.array([3, 4, 41]), max_tokens=40, seed=0)
-
-
-@given(st.integers(0, 300), st.integers(0, 2**40), st.integers(0, 10**6))
-def test_epoch_order_is_a_permutation_of_its_arguments_alone(size, seed, epoch):
-    order = epoch_order(size, seed=seed, epoch=epoch)
-    assert sorted(order.tolist()) == list(range(size))
-    assert order.tolist() == epoch_order(size, seed=seed, epoch=epoch).tolist()
-
-
-def test_epochs_and_seeds_differ():
-    orders = {tuple(epoch_order(50, seed=seed, epoch=epoch)) for seed in range(5) for epoch in range(20)}
-    assert len(orders) == 100
-
-
-def test_epoch_order_in_another_process_and_for_ever():
-    """Written down from another process than this one, whose hashes of strings were others."""
-    expected = [7, 1, 9, 6, 0, 4, 2, 8, 3, 5]  # NumPy 2.4.6
-    assert epoch_order(10, seed=7, epoch=3).tolist() == expected
-
-
-def test_positions_of_sentences_are_shuffled_evenly():
-    """Each of 8 batches stands first in about 1/8 of 4,000 epochs; 5 standard deviations are 105."""
-    first = [int(epoch_order(8, seed=0, epoch=epoch)[0]) for epoch in range(4000)]
-    assert all(abs(count - 500) < 105 for count in np.bincount(first, minlength=8))
-
-
-def test_schedule_goes_through_all_batches_in_each_epoch():
-    batches = [np.array([i, i + 100]) for i in range(7)]
-    schedule = BatchSchedule(batches, seed=5)
-    assert len(schedule) == 7
-    for epoch in range(3):
-        drawn = [schedule.micro_batch(7 * epoch + place)[0] for place in range(7)]
-        assert drawn == epoch_order(7, seed=5, epoch=epoch).tolist()
-    backwards = [schedule.micro_batch(i).tolist() for i in reversed(range(21))]
-    assert backwards[::-1] == [BatchSchedule(batches, seed=5).micro_batch(i).tolist() for i in range(21)]
-    with pytest.raises(ValueError, match="counted from 0"):
-        schedule.micro_batch(-1)
-    with pytest.raises(ValueError, match="at least one"):
-        BatchSchedule([], seed=0)
 
 
 def small_split():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.documents.text import TextDocument, documents_in
+from normscope.data.documents.text import Fragment, documents_in
 from normscope.errors import UserError
 
 WORDS = st.lists(st.sampled_from(["red", "house", "runs", "to", "town"]), min_size=1, max_size=5)
@@ -22,9 +22,9 @@ def file(tmp_path: Path) -> Path:
 
 def test_paragraphs_are_split_into_sentences_and_blank_lines_part_documents(file: Path) -> None:
     file.write_text("\n One. Two!\nThree?\r\n\n  \n\nFour.\n\n\n", encoding="utf-8")
-    assert list(documents_in([file], "paragraphs", "en")) == [
-        TextDocument(("One.", "Two!", "Three?"), 3),
-        TextDocument(("Four.",), 1),
+    assert documents_in([file], "paragraphs", "en") == [
+        Fragment(True, 3, ["One.", "Two!", "Three?"]),
+        Fragment(True, 1, ["Four."]),
     ]
 
 
@@ -34,7 +34,7 @@ def test_any_documents_come_back(documents: list[list[str]], blanks: int, ends: 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "text"
         file.write_text(text + "\n" * ends or "\n", encoding="utf-8")
-        read = list(documents_in([file, file], "paragraphs", "en"))
+        read = documents_in([file, file], "paragraphs", "en")
     assert [list(document.sentences) for document in read] == documents * 2  # a document ends with its file
     assert [d.words for d in read] == [sum(len(p.split()) for p in paragraphs) for paragraphs in documents] * 2
 
@@ -59,15 +59,15 @@ def test_wikitext_s_documents_begin_with_a_title_between_blank_lines(file: Path)
     ]
     file.write_text("\n".join(lines), encoding="utf-8")
     first, second = documents_in([file], "wikitext", "en")
-    assert first.sentences == (
+    assert first.sentences == [
         "= First =",
         "Text . More of it ; <unk> .",
         "= Played , W =",
         "Won",
         "= = A section = =",
         "Text = more .",
-    )
-    assert second.sentences == ("= 2 =", "= = = Deeper = = =")
+    ]
+    assert second.sentences == ["= 2 =", "= = = Deeper = = ="]
     assert (first.words, second.words) == (len(" ".join(first.sentences).split()), 3 + 7)
 
 
@@ -77,7 +77,7 @@ def test_wikitext_2_has_its_published_articles_and_words(shared: Path) -> None:
         file = shared / "data/wikitext2" / f"{split}.txt.gz"
         if not file.is_file():
             pytest.skip(f"needs WikiText-2: no file {file}")
-        documents = list(documents_in([file], "wikitext", "en"))
+        documents = documents_in([file], "wikitext", "en")
         lines = gzip.decompress(file.read_bytes()).count(b"\n")
         assert len(documents) == articles
         assert sum(document.words for document in documents) + lines == words
@@ -86,6 +86,6 @@ def test_wikitext_2_has_its_published_articles_and_words(shared: Path) -> None:
 def test_mistakes_name_the_file_and_the_line(file: Path) -> None:
     file.write_bytes(b"One.\n\nTwo \xff.\n")
     with pytest.raises(UserError, match=r"text:3: byte 5 of the line \(0xff\) is not UTF-8"):
-        list(documents_in([file], "paragraphs", "en"))
+        documents_in([file], "paragraphs", "en")
     with pytest.raises(UserError, match="absent: no such file"):
         list(documents_in([file.with_name("absent")], "paragraphs", "en"))

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from normscope.data.order import StableDraw
+from normscope.data.batches import StableDraw
 
 
 def test_a_key_gives_the_same_draws_under_every_version() -> None:

@@ -1,6 +1,5 @@
 """Batches of sequences: every sequence once an epoch, in an order of the seed and the epoch."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,12 +38,3 @@ def test_validation_goes_through_all_in_order() -> None:
 def test_nothing_makes_no_batches(sequences: int, batch: int) -> None:
     with pytest.raises(ValueError, match="need at least 1 sequence and 1 a batch, got"):
         EpochBatches(sequences=sequences, batch_sequences=batch, seed=0)
-
-
-def test_billions_of_sequences_have_an_order_that_is_not_in_memory() -> None:
-    made = EpochBatches(sequences=4_000_000_000, batch_sequences=256, seed=3)
-    drawn = [made.micro_batch(number) for number in (0, len(made) - 1, len(made), 7 * len(made) + 99)]
-    assert [epoch for epoch, _ in drawn] == [0, 0, 1, 7]
-    indices = np.concatenate([indices for _, indices in drawn])
-    assert len(set(indices.tolist())) == len(indices) == 4 * 256
-    assert 0 <= indices.min() < 10**9 < 3 * 10**9 < indices.max() < 4 * 10**9

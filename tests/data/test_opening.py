@@ -9,7 +9,7 @@ import pytest
 import toy
 from normscope.data.opening import DataConfig, open_corpus, toy_corpus
 from normscope.data.parallel.corpus import Corpus
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 
 

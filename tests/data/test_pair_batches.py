@@ -8,7 +8,7 @@ from normscope.data.documents.batches import Masker, MaskingConfig, PairBatch, P
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.pairs import pack_pairs
 from normscope.data.documents.tokeniser import CLS, MASK, SEP, TextTokeniser
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 
 TEXTS = [english for _, english in toy_pairs(120, seed=1, split="train")]
 

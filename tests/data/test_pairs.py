@@ -1,7 +1,6 @@
 """Sentence pairs against BERT's procedure written with lists of tokens, and against the frequencies it promises."""
 
 import math
-import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -11,13 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from normscope.data.documents import pairs as packing
+from normscope.data.batches import StableDraw
 from normscope.data.documents import pairs as pairs_module
 from normscope.data.documents.corpus import DocumentSplit
 from normscope.data.documents.pairs import PackedPairs, SentencePair, pack_pairs
-from normscope.data.folder import Shards, StoredNumbers
-from normscope.data.order import StableDraw
 
 SIZES = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=12), min_size=2, max_size=6)
 """Tokens of each sentence of each document."""
@@ -165,38 +163,24 @@ def test_of_two_documents_the_partner_is_always_the_other() -> None:
     assert ((random[:, 0] < 20_000) != (random[:, 2] < 20_000)).all()
 
 
-def test_pairs_are_the_same_from_files_and_in_one_and_memory_holds_a_part_of_them(
+def test_pairs_are_the_same_from_mapped_files_whatever_is_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "MOST_IN_MEMORY", 50)
+    sizes = np.random.default_rng(40).integers(1, 12, (40, 20)).tolist()
+    split = DocumentSplit.of(numbered(sizes), words=0, vocabulary_size=10**6)
+    in_memory = pack_pairs(split, sequence_length=30, seed=1)
     monkeypatch.setattr(pairs_module, "_DOCUMENTS_AT_ONCE", 3)
-    peaks = []
-    for documents in (40, 400):
-        sizes = np.random.default_rng(documents).integers(1, 12, (documents, 20)).tolist()
-        split = DocumentSplit.of(numbered(sizes), words=0, vocabulary_size=10**6)
-        on_disk = replace(
-            split,
-            sentences=in_two_files(split.sentences, tmp_path / "sentences"),
-            documents=in_two_files(split.documents, tmp_path / "documents"),
-        )
-        tracemalloc.start()
-        from_files = pack_pairs(on_disk, sequence_length=30, seed=1)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        monkeypatch.setattr(packing, "MOST_IN_MEMORY", 10**6)
-        in_memory = pack_pairs(split, sequence_length=30, seed=1)
-        monkeypatch.setattr(packing, "MOST_IN_MEMORY", 50)
-        assert isinstance(from_files.rows, np.memmap)
-        assert not isinstance(in_memory.rows, np.memmap)
-        assert np.array_equal(from_files.rows, in_memory.rows)
-    assert peaks[1] < 1.2 * peaks[0]
-    assert peaks[1] < in_memory.rows.nbytes / 2
+    on_disk = replace(
+        split,
+        sentences=in_a_file(split.sentences, tmp_path / "sentences"),
+        documents=in_a_file(split.documents, tmp_path / "documents"),
+    )
+    assert np.array_equal(pack_pairs(on_disk, sequence_length=30, seed=1).rows, in_memory.rows)
 
 
-def in_two_files(numbers: StoredNumbers, path: Path) -> Shards:
-    np.asarray(numbers).tofile(path)
-    mapped = np.memmap(path, np.int64, "r")
-    return Shards([mapped[:7], mapped[7:]])
+def in_a_file(numbers: NDArray[np.int64], path: Path) -> NDArray[np.int64]:
+    numbers.tofile(path)
+    return np.memmap(path, np.int64, "r")
 
 
 def test_what_cannot_be_packed_is_refused() -> None:

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from kill_preparations import Make, child, documents, ended, pairs, stored, undisturbed
-from normscope.data import folder, work
 from normscope.data import words as data_words
-from normscope.data.documents import parts
+from normscope.data import work
+from normscope.data.documents import text as parts
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
-from normscope.data.parallel.corpus import Corpus
 from normscope.data.parallel.vocabulary import Vocabulary
-from normscope.errors import UserError
 
 
 @pytest.mark.parametrize("kind", [documents, pairs])
@@ -102,41 +100,6 @@ def test_a_document_longer_than_a_part_is_one_document(tmp_path: Path, monkeypat
     assert train.documents[:].tolist() == [0, 1, 61, 62]
     assert report.documents == {"train": 3, "valid": 2}
     assert report.words["train"] == 2 + 60 * 6 + 3
-
-
-@pytest.mark.parametrize("kind", [documents, pairs])
-def test_long_arrays_lie_in_several_files_and_read_the_same(
-    kind: Callable[[Path], Make], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make, out = kind(tmp_path), tmp_path / "corpus"
-    opened = DocumentCorpus.open if kind is documents else Corpus.open
-    make(out, 1)
-    whole = opened(out)
-    expected = {name: numbers_of(split) for name, split in whole.splits.items()}
-    shutil.rmtree(out)
-    monkeypatch.setattr(folder, "MOST_SHARD_BYTES", 1000)
-    make(out, 1)
-    several = opened(out)
-    names = {path.name for path in out.iterdir()}
-    assert {name for name in names if name.endswith("00001.tokens")}
-    assert not {name for name in names if name in ("train.tokens", "train.source.tokens")}
-    assert all(path.stat().st_size <= 1000 for path in out.iterdir() if path.suffix in (".tokens", ".offsets"))
-    assert {name: numbers_of(split) for name, split in several.splits.items()} == expected
-    next(out.glob("*00001.tokens")).unlink()
-    with pytest.raises(UserError, match=r"00001\.tokens: no such file"):
-        opened(out)
-    assert folder.MANIFEST in names
-
-
-def numbers_of(split: object) -> list[list[int]]:
-    """All arrays of a split, of either kind."""
-    sides = [getattr(split, side) for side in ("source", "target") if hasattr(split, side)]
-    arrays = [array for side in sides for array in (side.tokens, side.offsets)] or [
-        split.tokens,
-        split.sentences,
-        split.documents,
-    ]
-    return [array[:].tolist() for array in arrays]
 
 
 def test_of_very_many_words_the_most_frequent_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:

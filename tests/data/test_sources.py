@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from normscope.data.documents.text import documents_in
+from normscope.data.lines import MOST_TIMES_UNPACKED, Position
 from normscope.data.parallel.preparation import PrepareConfig, pairs_in
-from normscope.data.sources.lines import MOST_TIMES_UNPACKED, Position
-from normscope.data.sources.opening import has_records, source_bytes, source_sha256, texts_in
+from normscope.data.sources import has_records, source_bytes, source_sha256, texts_in
 from normscope.errors import UserError
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -62,7 +62,7 @@ def test_what_was_written_is_read_back_in_order(write: Callable[[Path], Path], t
     assert list(texts_in(path, "text", position)) == list(enumerate(TEXTS, 1))
     assert 0 < position.file_bytes <= source_bytes([path])
     found = [document.sentences for document in documents_in([path], "paragraphs", "en")]
-    assert found[:2] == [("One text.", "Of two lines."), ("Straße – 漢字 and on",)]
+    assert found[:2] == [["One text.", "Of two lines."], ["Straße – 漢字 and on"]]
     assert len(found) == len(TEXTS) - 1
     before = source_sha256(path)
     changed = next(iter(path.glob("*-00001-*"))) if path.is_dir() else path
@@ -87,7 +87,7 @@ def test_wikitext_in_records_is_one_text(tmp_path: Path) -> None:
     lines = ["", " = First = \n", "", " Some text . \n", " = Played , W = \n", "", " = Second = \n", "", " More . \n"]
     (tmp_path / "wiki.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
     found = [document.sentences for document in documents_in([tmp_path / "wiki.jsonl"], "wikitext", "en")]
-    assert found == [("= First =", "Some text .", "= Played , W ="), ("= Second =", "More .")]
+    assert found == [["= First =", "Some text .", "= Played , W ="], ["= Second =", "More ."]]
 
 
 def test_pairs_come_from_fields_of_one_file_and_have_a_line_each(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE, Unigram
 
 from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, SPECIALS, UNK, TextTokeniser, _repeated
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 
 SIZE = 300
@@ -119,7 +119,7 @@ def test_what_merely_spells_a_special_token_is_unknown(tokeniser: TextTokeniser)
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_the_same_texts_give_the_same_bytes_in_every_process(kind: str) -> None:
     program = (
-        "from normscope.data.toy.language import toy_pairs; from normscope.data.documents.tokeniser import *;"
+        "from normscope.data.toy import toy_pairs; from normscope.data.documents.tokeniser import *;"
         "texts = [e for _, e in toy_pairs(300, seed=1, split='train')];"
         f"print(TextTokeniser.learn(texts, {SIZE}, kind={kind!r}, lowercase=True).to_json())"
     )

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from normscope.data.toy.language import MAX_TOKENS, MIN_TOKENS, SPLITS, split_of, toy_pairs, toy_words
+from normscope.data.toy import MAX_TOKENS, MIN_TOKENS, SPLITS, split_of, toy_pairs, toy_words
 from normscope.errors import UserError
 
 Pairs = list[tuple[str, str]]
@@ -41,7 +41,7 @@ def clauses(tokens: list[str]) -> list[list[str]]:
 
 
 def test_same_pairs_in_another_process():
-    code = "from normscope.data.toy.language import toy_pairs; print(repr(toy_pairs(300, seed=11, split='valid')))"
+    code = "from normscope.data.toy import toy_pairs; print(repr(toy_pairs(300, seed=11, split='valid')))"
     for hash_seed in ("1", "77"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": "src"}
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)

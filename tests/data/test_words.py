@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
 from normscope.data.documents.tokeniser import TextTokeniser, TokeniserKind, steps
 from normscope.data.parallel.vocabulary import Vocabulary
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.data.words import word_counts, words_of
 
 TEXTS = [

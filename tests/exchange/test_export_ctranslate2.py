@@ -10,7 +10,7 @@ from normscope.data.parallel.codec import Codec, CodecSide, TextForm
 from normscope.data.parallel.preparation import PrepareConfig
 from normscope.data.parallel.prepare import prepare
 from normscope.data.parallel.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.decode import BeamConfig, beam_search, translate_lines
 from normscope.exchange.export.writing import FORMS, chosen, export
 from normscope.runs.run import train_run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from normscope.cli.main import main
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.runs.run import train_run
 from tiny import tiny
 from tuned import pairs_file, pretrained

@@ -15,7 +15,7 @@ from normscope.compare.grid import Grid, write_configs
 from normscope.compare.manifest import AboutCorpus, Manifest, write_manifest
 from normscope.compare.reports import report
 from normscope.compare.watching import RunsWatch
-from normscope.data.sources.opening import arrow_files, texts_in
+from normscope.data.sources import arrow_files, texts_in
 from normscope.engines.choosing import settings_of
 from normscope.engines.seam import Job, SlurmSettings
 from normscope.engines.slurm import JobArray, tasks_of

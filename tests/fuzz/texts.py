@@ -9,8 +9,8 @@ from typing import Any
 from normscope.data import labelled as labelled
 from normscope.data.documents.text import documents_in
 from normscope.data.documents.tokeniser import TextTokeniser
+from normscope.data.lines import read_lines
 from normscope.data.opening import toy_documents
-from normscope.data.sources.lines import read_lines
 
 _WORDS = [
     "the",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 from normscope.runs.config import load
 from normscope.runs.run import train_run

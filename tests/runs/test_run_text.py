@@ -17,7 +17,7 @@ from normscope.cli import main as cli
 from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.provenance import source_sha256
 from normscope.runs import run
 from normscope.runs.config import load

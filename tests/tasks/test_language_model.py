@@ -9,7 +9,7 @@ from torch import nn
 
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.tasks.language_model import LanguageModelConfig, LanguageModelObjective

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from normscope.data.documents.batches import PairBatch
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokeniser
-from normscope.data.toy.language import toy_pairs
+from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 from normscope.model import EncoderConfig, Layout, MaskedEncoder
 from normscope.tasks.masked_lm import MaskedConfig, MaskedObjective

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperCommand
 
-from ..data.documents.text import TextLayout
-from ..data.sources.opening import FIELD
+from ..data.sources import FIELD, TextLayout
 from ..errors import UserError
 from .console import StageDisplay, stderr, tell
 from .options import described_by

@@ -1,14 +1,49 @@
-"""What the batches of all corpora have in common, and the order in which an epoch goes through sequences."""
+"""What the batches of all corpora have in common, and random orders and choices that depend on their arguments alone.
 
+They are the same under every version of Python and NumPy.
+"""
+
+import hashlib
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .order import Order, order
+_Item = TypeVar("_Item")
+
+
+def permutation(size: int, *seeds: int) -> NDArray[np.int64]:
+    """0 to `size` - 1 in an order that depends on nothing but the arguments."""
+    # Raw random bits, sorted, and not `Generator.permutation`: NumPy keeps the bits of a generator the same for ever,
+    # its methods it may change, and a run is resumed in the same order under another version.
+    return np.argsort(raw_bits(size, *seeds), kind="stable").astype(np.int64)
+
+
+def raw_bits(size: int, *seeds: int) -> NDArray[np.uint64]:
+    """So many random 64-bit numbers, which depend on nothing but the arguments."""
+    return np.random.Philox(np.random.SeedSequence(list(seeds))).random_raw(size)
+
+
+class StableDraw:
+    """Random choices from `random.Random.random` alone, whose sequence Python promises to keep between versions."""
+
+    def __init__(self, key: str) -> None:
+        self._random = random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")).random
+
+    def chance(self, probability: float) -> bool:
+        return self._random() < probability
+
+    def below(self, number: int) -> int:
+        """One of 0 to `number` - 1."""
+        return int(self._random() * number)
+
+    def one_of(self, items: Sequence[_Item]) -> _Item:
+        return items[self.below(len(items))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +74,8 @@ class EpochBatches:
 
 
 @lru_cache(maxsize=4)
-def _order(sequences: int, seed: int, epoch: int) -> Order:
-    return order(sequences, seed, epoch)
+def _order(sequences: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return permutation(sequences, seed, epoch)
 
 
 class Batch:

@@ -19,7 +19,7 @@ from .batches import Batch
 from .documents.batches import sequence
 from .documents.corpus import TOKENISER
 from .documents.tokeniser import TextTokeniser
-from .sources.lines import read_lines
+from .lines import read_lines
 
 HELD_OUT_EVERY = 10
 """Without a file to validate on, every tenth pair is held out."""

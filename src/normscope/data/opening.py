@@ -6,13 +6,13 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..limits.reading import is_folder, shown
+from .batches import StableDraw
 from .documents.corpus import DocumentCorpus
 from .documents.tokeniser import TextTokeniser
-from .order import StableDraw
 from .parallel.codec import Codec, CodecSide, TextForm
 from .parallel.corpus import Corpus
 from .parallel.vocabulary import Vocabulary
-from .toy.language import SPLITS, toy_pairs, toy_words
+from .toy import SPLITS, toy_pairs, toy_words
 
 TOY = "toy"
 _TOY_HELD_OUT = 500
@@ -43,12 +43,17 @@ def open_corpus(config: DataConfig) -> Corpus:
     """Raises UserError where the folder is not a whole corpus."""
     if config.corpus == TOY:
         return toy_corpus(config.toy_pairs)
-    if not is_folder(Path(config.corpus)):
+    return Corpus.open(_folder(config.corpus, "prepare"))
+
+
+def _folder(corpus: str, command: str) -> Path:
+    """Raises UserError where there is no such folder, which a command of `normscope data` makes."""
+    if not is_folder(Path(corpus)):
         raise UserError(
-            f"no corpus at {shown(config.corpus, 1000)}: give a folder made by `normscope data prepare`, or {TOY!r} "
-            "for the embedded language"
+            f"no corpus at {shown(corpus, 1000)}: give a folder made by `normscope data {command}`, or {TOY!r} for the "
+            "embedded language"
         )
-    return Corpus.open(Path(config.corpus))
+    return Path(corpus)
 
 
 def toy_corpus(train_pairs: int) -> Corpus:
@@ -94,12 +99,7 @@ def open_documents(config: TextDataConfig) -> DocumentCorpus:
     """Raises UserError where the folder is not a whole corpus of documents."""
     if config.corpus == TOY:
         return toy_documents()
-    if not is_folder(Path(config.corpus)):
-        raise UserError(
-            f"no corpus at {shown(config.corpus, 1000)}: give a folder made by `normscope data documents`, or {TOY!r} "
-            "for the embedded language"
-        )
-    return DocumentCorpus.open(Path(config.corpus))
+    return DocumentCorpus.open(_folder(config.corpus, "documents"))
 
 
 @cache

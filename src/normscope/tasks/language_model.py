@@ -17,10 +17,10 @@ from torch.nn import functional
 from ..data.batches import EpochBatches
 from ..data.documents.batches import StretchBatch, Stretches
 from ..data.documents.corpus import DocumentCorpus, DocumentSplit
-from ..data.documents.text import TextLayout as TextLayout
 from ..data.documents.text import documents_in
 from ..data.documents.tokeniser import SEP, TextTokeniser
 from ..data.opening import TextDataConfig
+from ..data.sources import TextLayout
 from ..errors import UserError
 from ..model import DecoderConfig, LanguageModel, Layout
 from ..settings.tables import check_choice
@@ -179,7 +179,7 @@ class _LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
             check_choice("layout", layout, get_args(TextLayout))
         except ValueError as error:
             raise UserError(str(error)) from None
-        documents = list(documents_in([text], cast(TextLayout, layout), language))
+        documents = documents_in([text], cast(TextLayout, layout), language)
         words = sum(document.words for document in documents)
         if not words:
             raise UserError(f"{text}: no text in it")

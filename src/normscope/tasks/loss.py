@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..data.folder import StoredNumbers
 from ..model.linear import add_product, rows_product
 
 CHUNK_TOKENS = 256
@@ -161,8 +161,8 @@ def at_least_float32(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def unigram_entropy_nats(tokens: StoredNumbers) -> float:
+def unigram_entropy_nats(tokens: NDArray[Any]) -> float:
     """Entropy of tokens taken one by one: the loss of a model that knows how often each occurs and nothing else."""
-    counts = np.bincount(np.asarray(tokens))
+    counts = np.bincount(tokens)
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())

@@ -16,7 +16,7 @@ from torch.nn import functional
 from ..data.batches import EpochBatches
 from ..data.documents.tokeniser import TextTokeniser
 from ..data.labelled import LabelledBatch, LabelledCorpus, PairDataConfig, open_labelled
-from ..data.sources.lines import file_sha256
+from ..data.lines import file_sha256
 from ..errors import UserError
 from ..model import EncoderConfig, Layout, MaskedEncoder, PairClassifier
 from ..train import ALONE, RunFolder, Share

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor, nn
 from torch.nn import functional
 
+from normscope.data.batches import raw_bits
+from normscope.data.lines import read_lines
 from normscope.data.opening import DataConfig, open_corpus, toy_corpus
-from normscope.data.order import raw_bits
 from normscope.data.parallel.batches import TranslationBatch, collate
-from normscope.data.sources.lines import read_lines
 from normscope.model import (
     DecoderConfig,
     EncoderConfig,

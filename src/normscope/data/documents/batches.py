@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..batches import Batch
-from ..order import raw_bits
+from ..batches import Batch, raw_bits
 from .corpus import DocumentSplit
 from .pairs import PackedPairs
 from .tokeniser import CLS, SEP, TextTokeniser

@@ -2,8 +2,7 @@
 
 A folder holds `corpus.json` (SHA-256 of every file, how it was made), `tokenizer.json`, and for each split
 `<split>.tokens` (all sentences end to end, without special tokens), `<split>.sentences.offsets` (where each begins, and
-the end, in tokens) and `<split>.documents.offsets` (the same of documents, in sentences); long ones lie in several
-files each (`data/folder.py`).
+the end, in tokens) and `<split>.documents.offsets` (the same of documents, in sentences).
 """
 
 import hashlib
@@ -20,11 +19,10 @@ from ...errors import UserError
 from ..folder import (
     MANIFEST,
     OFFSET_DTYPE,
-    ShardWriter,
-    StoredNumbers,
+    NumberWriter,
     array_digest,
     fingerprint,
-    mapped_numbers,
+    mapped,
     open_manifest,
     token_dtype,
 )
@@ -47,10 +45,10 @@ def stored_types(vocabulary_size: int) -> dict[str, np.dtype[Any]]:
 class DocumentSplit:
     """Sentence i is tokens[sentences[i] : sentences[i + 1]]; document k has the sentences from documents[k] on."""
 
-    tokens: StoredNumbers
-    sentences: StoredNumbers
+    tokens: NDArray[Any]
+    sentences: NDArray[Any]
     """One more than there are sentences; the first is 0, and none is empty."""
-    documents: StoredNumbers
+    documents: NDArray[Any]
     """One more than there are documents; the first is 0, and none is empty."""
     words: int
     """Words of the text, as blanks part them: what a perplexity per word is counted on."""
@@ -77,12 +75,9 @@ class DocumentSplit:
 
     def digests(self, vocabulary_size: int) -> dict[str, str]:
         """SHA-256 of each array as it is stored on the disk."""
-        return {name: array_digest(array, dtype) for name, (array, dtype) in self._stored(vocabulary_size).items()}
-
-    def _stored(self, vocabulary_size: int) -> dict[str, tuple[NDArray[Any], Any]]:
-        arrays = map(np.asarray, (self.tokens, self.sentences, self.documents))
-        types = stored_types(vocabulary_size)
-        return {kind: (array, types[kind]) for kind, array in zip(types, arrays, strict=True)}
+        arrays = self.tokens, self.sentences, self.documents
+        types = stored_types(vocabulary_size).items()
+        return {kind: array_digest(array, dtype) for (kind, dtype), array in zip(types, arrays, strict=True)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,8 +133,7 @@ class DocumentCorpus:
         splits = {}
         for name in manifest.splits:
             tokens, sentences, documents = (
-                mapped_numbers(folder, f"{name}.{kind}", dtype, manifest.files)
-                for kind, dtype in stored_types(len(tokeniser)).items()
+                mapped(folder / f"{name}.{kind}", dtype) for kind, dtype in stored_types(len(tokeniser)).items()
             )
             splits[name] = DocumentSplit(tokens=tokens, sentences=sentences, documents=documents, words=words[name])
         return cls(
@@ -176,7 +170,7 @@ class SplitWriter(ExitStack):
     def __init__(self, folder: Path, name: str, vocabulary_size: int) -> None:
         super().__init__()
         self._tokens, self._sentences, self._documents = (
-            self.enter_context(ShardWriter(folder, f"{name}.{kind}", dtype))
+            self.enter_context(NumberWriter(folder / f"{name}.{kind}", dtype))
             for kind, dtype in stored_types(vocabulary_size).items()
         )
         self._last = -1

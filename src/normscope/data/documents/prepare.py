@@ -17,14 +17,21 @@ from numpy.typing import NDArray
 
 from ...errors import UserError
 from ...files import write_atomically
-from ..order import order
+from ..batches import permutation
+from ..lines import Position, file_sha256
 from ..parallel.codec import check_language
 from ..preparation import CorpusReport, Preparation, Progress, prepared, read_parts
-from ..sources.lines import Position, file_sha256
-from ..sources.opening import FIELD, source_bytes, source_sha256
+from ..sources import FIELD, TextLayout, source_bytes, source_sha256
 from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, SplitWriter
-from .parts import DocumentPart, count_part, document_parts, encode_part, encoded_in, paragraphs_of, split_paragraphs
-from .text import TextLayout
+from .text import (
+    DocumentPart,
+    count_part,
+    document_parts,
+    encode_part,
+    encoded_in,
+    paragraphs_of,
+    split_paragraphs,
+)
 from .tokeniser import TextTokeniser, TokeniserKind
 
 HOLD_OUT_EVERY = 200
@@ -209,4 +216,4 @@ def _held_out(documents: int) -> NDArray[np.int64]:
     """The numbers of the training documents that become validation text, in ascending order."""
     # Two of a small corpus, where two are left to train on: a random next sentence comes from another document.
     count = max(documents // HOLD_OUT_EVERY, min(2, documents // 2))
-    return np.sort(order(documents, 0)[:count])
+    return np.sort(permutation(documents, 0)[:count])

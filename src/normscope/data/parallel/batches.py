@@ -1,11 +1,10 @@
-"""Batches of sentence pairs under a budget of tokens, and their order, which depends on seed and epoch alone.
+"""Batches of sentence pairs under a budget of tokens.
 
 B = sentences of a batch, S = longest source, T = longest target; both include EOS.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import UserError
-from ..batches import Batch
-from ..order import permutation
+from ..batches import Batch, permutation
 from .corpus import Split
 from .vocabulary import EOS, PAD
 
@@ -51,39 +49,6 @@ def make_batches(
             starts.append(place)
             width = length
     return [batch for batch in np.split(order, starts[1:]) if len(batch)]
-
-
-def epoch_order(number_of_batches: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
-    """Order of the batches in an epoch, counted from 0: a permutation that depends on nothing but the arguments."""
-    return permutation(number_of_batches, seed, epoch)
-
-
-@dataclass(frozen=True, eq=False)
-class BatchSchedule:
-    """Which batch comes when, over all epochs, without a counter that would have to be saved."""
-
-    batches: Sequence[NDArray[np.int64]]
-    seed: int
-
-    def __post_init__(self) -> None:
-        if not self.batches:
-            raise ValueError("no batches; a schedule needs at least one")
-
-    def __len__(self) -> int:
-        """Batches of an epoch."""
-        return len(self.batches)
-
-    def micro_batch(self, i: int) -> NDArray[np.int64]:
-        """Sentence indices of the i-th batch since the start of the run, counted from 0; it is of epoch i // len."""
-        if i < 0:
-            raise ValueError(f"batches are counted from 0, got {i}")
-        epoch, place = divmod(i, len(self))
-        return self.batches[_cached_order(len(self), self.seed, epoch)[place]]
-
-
-@lru_cache(maxsize=4)
-def _cached_order(number_of_batches: int, seed: int, epoch: int) -> tuple[int, ...]:
-    return tuple(epoch_order(number_of_batches, seed=seed, epoch=epoch).tolist())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

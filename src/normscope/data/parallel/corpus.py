@@ -2,11 +2,10 @@
 
 A corpus folder holds `corpus.json` (SHA-256 of every file, how it was made), the files of the codec, and for each split
 `<split>.<side>.tokens` (all sentences end to end, each with its EOS) and `<split>.<side>.offsets` (where each
-begins, and the end); every split but train has its raw lines in `<split>.<side>.txt`. Long arrays lie in several files
-each (`data/folder.py`).
+begins, and the end); every split but train has its raw lines in `<split>.<side>.txt`.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,11 +18,10 @@ from numpy.typing import NDArray
 from ...errors import UserError
 from ..folder import (
     OFFSET_DTYPE,
-    ShardWriter,
-    StoredNumbers,
+    NumberWriter,
     array_digest,
     fingerprint,
-    mapped_numbers,
+    mapped,
     open_manifest,
     token_dtype,
 )
@@ -40,8 +38,8 @@ SIDES = ("source", "target")
 class TokenArray:
     """Sentences end to end: sentence i is tokens[offsets[i] : offsets[i + 1]] and ends with EOS."""
 
-    tokens: StoredNumbers
-    offsets: StoredNumbers
+    tokens: NDArray[Any]
+    offsets: NDArray[Any]
     """One more than there are sentences; the first is 0."""
 
     @classmethod
@@ -65,12 +63,12 @@ class TokenArray:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each sentence, EOS included."""
-        return np.diff(np.asarray(self.offsets))
+        return np.diff(self.offsets)
 
     def digests(self, vocabulary_size: int) -> dict[str, str]:
         """SHA-256 of the tokens and of the offsets as they are stored on the disk."""
         stored = {"tokens": (self.tokens, token_dtype(vocabulary_size)), "offsets": (self.offsets, OFFSET_DTYPE)}
-        return {kind: array_digest(np.asarray(array), dtype) for kind, (array, dtype) in stored.items()}
+        return {kind: array_digest(array, dtype) for kind, (array, dtype) in stored.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +154,7 @@ class Corpus:
         """
         manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data prepare`")
         codec = Codec.load(folder)
-        splits = {name: _open_split(folder, name, codec, manifest.files) for name in manifest.splits}
+        splits = {name: _open_split(folder, name, codec) for name in manifest.splits}
         return cls(codec.source, codec.target, codec.joint, manifest.fingerprint, splits, manifest.preparation)
 
 
@@ -166,8 +164,8 @@ class TokenWriter(ExitStack):
     def __init__(self, folder: Path, split: str, side: str, vocabulary_size: int) -> None:
         super().__init__()
         name = f"{split}.{side}"
-        self._tokens = self.enter_context(ShardWriter(folder, f"{name}.tokens", token_dtype(vocabulary_size)))
-        self._offsets = self.enter_context(ShardWriter(folder, f"{name}.offsets", OFFSET_DTYPE))
+        self._tokens = self.enter_context(NumberWriter(folder / f"{name}.tokens", token_dtype(vocabulary_size)))
+        self._offsets = self.enter_context(NumberWriter(folder / f"{name}.offsets", OFFSET_DTYPE))
         self._offsets.append([0])
 
     @property
@@ -220,11 +218,11 @@ class PairWriter:
         """Nothing stands behind the last part."""
 
 
-def _open_split(folder: Path, name: str, codec: Codec, files: Collection[str]) -> Split:
+def _open_split(folder: Path, name: str, codec: Codec) -> Split:
     def array(side: str, vocabulary_size: int) -> TokenArray:
         return TokenArray(
-            tokens=mapped_numbers(folder, f"{name}.{side}.tokens", token_dtype(vocabulary_size), files),
-            offsets=mapped_numbers(folder, f"{name}.{side}.offsets", OFFSET_DTYPE, files),
+            tokens=mapped(folder / f"{name}.{side}.tokens", token_dtype(vocabulary_size)),
+            offsets=mapped(folder / f"{name}.{side}.offsets", OFFSET_DTYPE),
         )
 
     raw = [folder / f"{name}.{side}.txt" for side in SIDES]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...errors import UserError
 from ..folder import token_dtype
 from ..preparation import CorpusReport, ReadPart, TextPart
-from ..sources.opening import texts_in
+from ..sources import texts_in
 from .codec import Codec, TextForm, check_language, has_rules, prepare_pairs
 from .corpus import SIDES, EncodedPairs
 from .vocabulary import EOS, Vocabulary

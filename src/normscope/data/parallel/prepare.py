@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import UserError
 from ...files import whole_folder
 from ..preparation import Preparation, Progress, prepared, read_parts
-from ..sources.opening import source_sha256, texts_in
+from ..sources import source_sha256, texts_in
 from ..words import WordCounts
 from . import corpus as corpus_files
 from .codec import Codec, CodecSide

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...data import opening
+from ...data.batches import EpochBatches
 from ...data.opening import DataConfig
-from ...data.parallel.batches import BatchSchedule, TranslationBatch, collate, make_batches
+from ...data.parallel.batches import TranslationBatch, collate, make_batches
 from ...data.parallel.codec import Codec
 from ...data.parallel.corpus import Corpus
 from ...decode.search import BeamConfig
@@ -85,9 +86,10 @@ class TranslationObjective:
                 raise UserError(f"training needs a {split} split with sentences in it, and the corpus has none")
         self.corpus, self.config, self.device = corpus, config, device
         self.train, self.valid = corpus.splits["train"], corpus.splits["valid"]
-        self.schedule = BatchSchedule(
-            make_batches(self.train.source.lengths, self.train.target.lengths, max_tokens=max_tokens, seed=seed), seed
+        self.batches = make_batches(
+            self.train.source.lengths, self.train.target.lengths, max_tokens=max_tokens, seed=seed
         )
+        self.epochs = EpochBatches(sequences=len(self.batches), batch_sequences=1, seed=seed)
         # The same batches whatever the run's seed, so that validation losses compare exactly.
         self.valid_batches = make_batches(
             self.valid.source.lengths, self.valid.target.lengths, max_tokens=max_tokens, seed=0
@@ -95,10 +97,10 @@ class TranslationObjective:
 
     @property
     def micro_batches_per_epoch(self) -> int:
-        return len(self.schedule)
+        return len(self.epochs)
 
     def prepare(self, number: int) -> TranslationBatch:
-        return collate(self.train, self.schedule.micro_batch(number))
+        return collate(self.train, self._sentences(number))
 
     def micro_batch(self, number: int) -> TranslationBatch:
         return self.prepare(number).to(self.device)
@@ -107,7 +109,12 @@ class TranslationObjective:
         return batch.target_tokens
 
     def tokens_of(self, number: int) -> int:
-        return int(self.train.target.lengths[self.schedule.micro_batch(number)].sum())
+        return int(self.train.target.lengths[self._sentences(number)].sum())
+
+    def _sentences(self, number: int) -> NDArray[np.int64]:
+        """Indices of the sentences of a micro-batch."""
+        _, (batch,) = self.epochs.micro_batch(number)
+        return self.batches[int(batch)]
 
     def loss_sums(self, model: nn.Module, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
         """Label-smoothed cross-entropy and negative log-likelihood, summed over target tokens, in nats."""

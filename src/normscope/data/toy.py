@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from ...errors import UserError
-from ..order import StableDraw
+from ..errors import UserError
 from . import lexicon as lex
+from .batches import StableDraw
 from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR
 
 SPLITS: Final = ("train", "valid", "test")

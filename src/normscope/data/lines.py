@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from ...errors import UserError, installation
+from ..errors import UserError, installation
 
 MOST_TIMES_UNPACKED = 50
 """How many times longer than its packed file a text may be; gzip makes text about 3 times shorter, xz 5 times."""
@@ -84,11 +84,6 @@ def read_lines(
             yield number, _decoded(path, number, line)
     if number == 0:
         raise UserError(f"{path}: empty file; give a text file with one {holds} a line")
-
-
-def count_lines(path: Path) -> int:
-    """Number of lines, at least 1; checks the whole file as `read_lines` does."""
-    return sum(1 for _ in read_lines(path))
 
 
 def file_sha256(path: Path) -> str:

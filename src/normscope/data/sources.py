@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ...errors import UserError
-from ...limits.reading import parse_json, read_json, shown
+from ..errors import UserError
+from ..limits.reading import parse_json, read_json, shown
 from .lines import Position, file_sha256, most_unpacked_bytes, opened_pyarrow, read_lines, too_much_unpacked
 
 _ROWS_AT_ONCE = 256
@@ -235,6 +235,8 @@ def _text(place: str, text: str) -> str:
 
 FIELD = "text"
 """What the text is called in most datasets."""
+TextLayout = Literal["paragraphs", "wikitext"]
+"""How documents are told apart: by blank lines and records, or by WikiText's titles."""
 _PACKED = {".gz", ".xz", ".zst"}
 _RECORDS = {
     ".jsonl": json_texts,

@@ -1,1 +1,0 @@
-"""Where texts come from: lines, JSON lines, Parquet, and the folders of Hugging Face `datasets`."""
