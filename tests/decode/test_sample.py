@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from normscope.decode.search import SamplingConfig, _drawn, positions_left, sample
-from normscope.exchange.export import decoders as llama
+from normscope.exchange import decoders as llama
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.runs.config import load
 from stacks import perturbed

@@ -9,9 +9,9 @@ import pytest
 from normscope.compare.compare import prepare
 from normscope.compare.grid import Grid
 from normscope.engines.choosing import chosen, local
+from normscope.engines.processes import with_devices
 from normscope.engines.seam import SlurmSettings
 from normscope.engines.slurm import JobArray
-from normscope.engines.tasks import with_devices
 from normscope.errors import UserError
 from tiny import tiny
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from normscope.data.parallel.vocabulary import SPECIAL_TOKENS
 from normscope.errors import UserError
-from normscope.exchange.export import ctranslate2 as export_ctranslate2
-from normscope.exchange.export.writing import FORMS, chosen, export
+from normscope.exchange import ctranslate2 as export_ctranslate2
+from normscope.exchange.export import FORMS, chosen, export
 from normscope.exchange.forms import wiring
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from normscope.model import ModelConfig as TranslationModel

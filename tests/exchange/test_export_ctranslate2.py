@@ -12,7 +12,7 @@ from normscope.data.parallel.prepare import prepare
 from normscope.data.parallel.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
 from normscope.data.toy import toy_pairs
 from normscope.decode import BeamConfig, beam_search, translate_lines
-from normscope.exchange.export.writing import FORMS, chosen, export
+from normscope.exchange.export import FORMS, chosen, export
 from normscope.runs.run import train_run
 from normscope.runs.trained import load_run
 from normscope.tasks.protocol import LoadedRun

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from normscope.errors import UserError
-from normscope.exchange.export import decoders as llama
-from normscope.exchange.export.writing import chosen, export
+from normscope.exchange import decoders as llama
+from normscope.exchange.export import chosen, export
 from normscope.model import DecoderConfig, LanguageModel, Layout
 from normscope.runs.config import load
 from normscope.tasks.loss import smoothed_cross_entropy

@@ -14,7 +14,7 @@ from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.errors import UserError
 from normscope.exchange.replacing import re_placed
-from normscope.exchange.verbs import RunOrigin, re_place_run, write_run
+from normscope.exchange.verbs import re_place_run, write_run
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from normscope.placement import named, registered, registry
 from normscope.runs.config import load
@@ -166,7 +166,7 @@ def masked_run(tmp_path, tokeniser) -> Path:
         config,
         model,
         lambda at: tokeniser.save(at / "tokenizer.json"),
-        RunOrigin(made_from="a test"),
+        made_from="a test",
     )
     return tmp_path / "masked"
 
@@ -225,9 +225,7 @@ class TestRuns:
             train=dataclasses.replace(common.train, device="cpu", threads=1),
         )
         model = perturbed(LanguageModel(config.model, len(tokeniser)), 1).float()
-        write_run(
-            tmp_path / "lm", config, model, lambda at: tokeniser.save(at / "tokenizer.json"), RunOrigin(made_from="")
-        )
+        write_run(tmp_path / "lm", config, model, lambda at: tokeniser.save(at / "tokenizer.json"), made_from="")
         done = re_place_run(tmp_path / "lm", tmp_path / "out", "gpt2")
         assert done.change.same_function
         assert done.effect.hidden_change == 0

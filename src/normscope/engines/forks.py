@@ -23,7 +23,7 @@ from ..signals import HANDLED
 from .processes import in_threads
 from .seam import Engine, Job
 
-MESSAGE_BYTES = 1 << 17
+_MESSAGE_BYTES = 1 << 17
 """Of a request or an answer at most; Linux takes no longer ones at once."""
 
 
@@ -31,7 +31,7 @@ MESSAGE_BYTES = 1 << 17
 class Fork:
     """A job that a server has forked, and our end of the pipe by which it knows that we live."""
 
-    server: "Server"
+    server: "_Server"
     pid: int
     lifeline: int
 
@@ -41,13 +41,13 @@ class Forks(Engine[Fork]):
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
-        self._servers: dict[int, Server] = {}
+        self._servers: dict[int, _Server] = {}
 
     def start(self, job: Job) -> Fork:
         """The first job of a number of threads starts the process that all of them are forked from."""
         if job.threads not in self._servers:
             # Its libraries read the number when they are loaded.
-            self._servers[job.threads] = Server(os.environ | in_threads(job.threads))
+            self._servers[job.threads] = _Server(os.environ | in_threads(job.threads))
         return self._servers[job.threads].fork(job)
 
     def poll(self, running: Fork) -> int | None:
@@ -67,7 +67,7 @@ class Forks(Engine[Fork]):
         self._servers.clear()
 
 
-class Server:
+class _Server:
     """A process that forks jobs when asked to and says how they ended; it ends when its socket is closed."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -130,7 +130,7 @@ class Server:
 
     def _answer(self, flags: int = 0) -> dict[str, Any]:
         """The next thing that it says. Raises OSError where it has gone."""
-        message = self._socket.recv(MESSAGE_BYTES, flags)
+        message = self._socket.recv(_MESSAGE_BYTES, flags)
         if not message:
             raise ConnectionResetError("the process that starts runs has ended")
         answer: dict[str, Any] = json.loads(message)
@@ -144,7 +144,6 @@ class Server:
             fork.lifeline = -1
 
 
-_MESSAGE_BYTES = 1 << 17
 _DESCRIPTORS = 2
 """With a request come what the job reads as its standard input, and its log."""
 _NEEDED = (

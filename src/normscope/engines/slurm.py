@@ -22,8 +22,8 @@ from ..files import disk_errors, make_folders, write_atomically
 from ..limits.ours import SealedJson
 from ..processes.surroundings import interpreter
 from ..signals import Stopped, raising_stopped
+from .processes import run_job
 from .seam import Engine, Job, SlurmSettings
-from .tasks import run_job
 
 _JOBS = SealedJson(
     format_name="normscope-jobs",
@@ -161,7 +161,7 @@ _GONE = 75
 
 
 @dataclass(slots=True, eq=False)
-class QueuedJob:
+class _QueuedJob:
     """A job, and its task of an array once it was submitted."""
 
     job: Job
@@ -171,7 +171,7 @@ class QueuedJob:
     """When it was first not in the queue, by this process's clock; None where it is."""
 
 
-class OnSlurm(Engine[QueuedJob]):
+class OnSlurm(Engine[_QueuedJob]):
     """All jobs at once: those started before one is asked for become an array. It takes the commands of Slurm."""
 
     outlived = True
@@ -184,13 +184,13 @@ class OnSlurm(Engine[QueuedJob]):
                 "where jobs are submitted; `normscope compare … --dry-run` writes the script anywhere"
             )
         self.settings = settings
-        self._unsubmitted: list[QueuedJob] = []
+        self._unsubmitted: list[_QueuedJob] = []
         self._queue: set[str] = set()
         self._looked = -_LOOK_SECONDS
 
-    def start(self, job: Job) -> QueuedJob:
+    def start(self, job: Job) -> _QueuedJob:
         """A job that an earlier call has in the queue still is not submitted twice."""
-        queued = QueuedJob(job)
+        queued = _QueuedJob(job)
         submitted = set(tasks_of(job))
         if submitted and (there := submitted & self._in_queue(now=not self._queue)):
             queued.task = there.pop()
@@ -198,7 +198,7 @@ class OnSlurm(Engine[QueuedJob]):
             self._unsubmitted.append(queued)
         return queued
 
-    def poll(self, running: QueuedJob) -> int | None:
+    def poll(self, running: _QueuedJob) -> int | None:
         """As of any engine. Raises UserError where the cluster does not take the jobs."""
         self._submit()
         code = exit_code(running.job)
@@ -212,7 +212,7 @@ class OnSlurm(Engine[QueuedJob]):
         running.gone_since = running.gone_since or time.monotonic()
         return _GONE if time.monotonic() - running.gone_since > _PATIENCE_SECONDS else None
 
-    def stop(self, running: Sequence[QueuedJob]) -> None:
+    def stop(self, running: Sequence[_QueuedJob]) -> None:
         """Jobs in the queue go on; what was not submitted yet is not."""
         self._unsubmitted.clear()
 

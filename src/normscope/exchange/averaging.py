@@ -20,7 +20,7 @@ from ..runs.trained import load_run
 from ..tasks.registry import task_from_scratch
 from ..train import RunFolder
 from ..train.checkpoint import Checkpoint, existing
-from .verbs import RunOrigin, write_run
+from .verbs import write_run
 
 _FORMS = "last:N, or numbers of updates separated by commas"
 
@@ -53,15 +53,18 @@ def averaged(run: Path, asked: str) -> Iterator[AveragedRun]:
     loaded = load_run(run, which=str(updates[-1]), device="cpu")
     average_into(loaded.model, checkpoints)
     task = task_from_scratch(loaded.config, f"{run} cannot be averaged")
-    origin = RunOrigin(
-        made_from=f"{run.resolve()}, mean of updates {', '.join(map(str, updates))}",
-        data_fingerprint=loaded.environment.get("data_fingerprint", ""),
-    )
     with ExitStack() as stack:
         with disk_errors("making a temporary folder for the mean"):
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="normscope-average-"))
         made = Path(place) / run.resolve().name
-        write_run(made, loaded.config, loaded.model, lambda where: task.save_codec(loaded.codec, where), origin)
+        write_run(
+            made,
+            loaded.config,
+            loaded.model,
+            lambda where: task.save_codec(loaded.codec, where),
+            made_from=f"{run.resolve()}, mean of updates {', '.join(map(str, updates))}",
+            data_fingerprint=loaded.environment.get("data_fingerprint", ""),
+        )
         yield AveragedRun(run=made, updates=tuple(updates))
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from ..data.documents.corpus import TOKENISER
 from ..data.documents.tokeniser import TextTokeniser
@@ -26,36 +25,34 @@ from ..train import RunFolder
 from ..train.checkpoint import contents, save
 from ..train.device import describe, seed_weights
 from ..train.saving import first_state
-from .export.writing import Report, chosen, export
+from . import families
+from .export import Report, chosen, export
+from .families import Bert
 from .forms import AnyModel
-from .imports import families
-from .imports.families import Bert
-from .imports.layout import ImportedLayout, ImportedRun, configuration
+from .layout import ImportedLayout, ImportedRun, configuration
 from .replacing import Change, Effect, effect, re_placed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOrigin:
-    """Where a run's first weights come from, for its `environment.json`."""
-
-    made_from: str
-    data_fingerprint: str = ""
-    """Of the corpus that the run may go on with; empty where it has none."""
-
-
 def write_run(
-    path: Path, config: RunConfig, model: AnyModel, save_vocabularies: Callable[[Path], None], origin: RunOrigin
+    path: Path,
+    config: RunConfig,
+    model: AnyModel,
+    save_vocabularies: Callable[[Path], None],
+    *,
+    made_from: str,
+    data_fingerprint: str = "",
 ) -> None:
     """A run folder with `model` as its checkpoint `step-0`, whole or not at all.
 
-    `normscope train PATH/config.toml --run PATH` goes on from there. Raises UserError where `path` is not free.
+    made_from: where the weights come from. data_fingerprint: of the corpus that the run may go on with, where it has
+    one. `normscope train PATH/config.toml --run PATH` goes on from there. Raises UserError where `path` is not free.
     """
     refuse_foreign(path, nothing_of_ours)
     config = resolve(config, RunFolder(path))
     device = torch.device(config.train.device)
-    environment = describe(
-        device=device, seed=config.seed, data_fingerprint=origin.data_fingerprint, fast_matmul=False
-    ) | {"made_from": origin.made_from}
+    environment = describe(device=device, seed=config.seed, data_fingerprint=data_fingerprint, fast_matmul=False) | {
+        "made_from": made_from
+    }
     with disk_errors(f"writing {path}"), whole_folder(path) as temporary:
         folder = RunFolder(temporary)
         folder.vocabularies.mkdir()
@@ -63,12 +60,8 @@ def write_run(
         folder.checkpoints.mkdir()
         folder.write_config(to_toml(config))
         folder.write_environment(environment)
-        state = first_state(folder.identity(origin.data_fingerprint))
-        save(folder.checkpoints, 0, contents(model, _fresh(model, config)), state)
-
-
-def _fresh(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
-    return make_optimizer(model, config.optimizer)
+        state = first_state(folder.identity(data_fingerprint))
+        save(folder.checkpoints, 0, contents(model, make_optimizer(model, config.optimizer)), state)
 
 
 _AnyTask = TextTask[Any, Any]
@@ -127,8 +120,14 @@ def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> Impo
     seed_weights(config.seed)
     model = layout.task.model(config.model, rows)
     imported = layout.fill(model, tensors)
-    origin = RunOrigin(made_from=f"imported from {folder.resolve()}", data_fingerprint=fingerprint)
-    write_run(run, config, model, lambda folder: layout.task.save_codec(tokeniser, folder), origin)
+    write_run(
+        run,
+        config,
+        model,
+        lambda folder: layout.task.save_codec(tokeniser, folder),
+        made_from=f"imported from {folder.resolve()}",
+        data_fingerprint=fingerprint,
+    )
     return imported
 
 
@@ -185,9 +184,12 @@ def re_place_run(
     seed_weights(loaded.config.seed)
     model, change = re_placed(loaded.model, placement)
     config = changed(loaded.config, [f"model.placement={placement}", *settings])
-    origin = RunOrigin(
+    write_run(
+        out,
+        config,
+        model,
+        lambda folder: task.save_codec(loaded.codec, folder),
         made_from=f"{run.resolve()}, update {loaded.update}, {change.before} -> {change.after}",
         data_fingerprint=loaded.environment.get("data_fingerprint", ""),
     )
-    write_run(out, config, model, lambda folder: task.save_codec(loaded.codec, folder), origin)
     return RePlacement(change=change, effect=effect(loaded, loaded.model, model))

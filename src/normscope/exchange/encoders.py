@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ...data.parallel.vocabulary import BOS, EOS, PAD
-from ...model import EncoderDecoder, MaskedEncoder
-from ...model.embedding import sinusoids
-from ...tasks.words import SpecialIds
-from ..forms import ExportContents, Names, norm_epsilon, renamed, stack_names, weights
+from ..data.parallel.vocabulary import BOS, EOS, PAD
+from ..model import EncoderDecoder, MaskedEncoder
+from ..model.embedding import sinusoids
+from ..tasks.words import SpecialIds
+from .forms import ExportContents, Names, norm_epsilon, renamed, stack_names, weights
 
 _BERT_LAYER: Names = {
     "attention.f.query": "attention.self.query",

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...model import DecoderConfig, LanguageModel
-from ...tasks.words import SpecialIds
-from ..forms import ExportContents, Names, norm_epsilon, renamed, stack_names, tensor_names, weights
+from ..model import DecoderConfig, LanguageModel
+from ..tasks.words import SpecialIds
+from .forms import ExportContents, Names, norm_epsilon, renamed, stack_names, tensor_names, weights
 
 _QKV = ("query", "key", "value")
 _GPT2_LAYER: Names = {

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ...errors import UserError, installation
-from ...model import EncoderDecoder, LanguageModel, Layout, MaskedEncoder
-from ...tasks.words import SpecialIds, Words
-from ..forms import ExportContents
+from ..errors import UserError, installation
+from ..model import EncoderDecoder, LanguageModel, Layout, MaskedEncoder
+from ..tasks.words import SpecialIds, Words
+from .forms import ExportContents
 
 _LENGTHS = (9, 4, 12, 1)
 """Of the sentences on which outputs are compared: padding must play no part."""
@@ -39,49 +39,36 @@ def writer(
     return write
 
 
-def of_masked_encoder(model: MaskedEncoder, folder: Path, words: Words) -> float:
-    """The largest difference of logits; so of everything but the pooler, which a model for masked tokens lacks."""
-    lengths = _fitting(model.config.positions)
-    layout, tokens_BT = _batch(lengths, words.source, words.ids, words.ids["[PAD]"])
+def difference(model: _AnyModel, folder: Path, words: Words) -> float:
+    """The largest difference of logits: of an encoder all but the pooler, which a model for masked tokens lacks."""
     opened = _opened(folder)
     with torch.inference_mode():
-        given = {"input_ids": tokens_BT, "attention_mask": layout.keep_BT.long()}
-        output = opened(**given)
-        logits = output.prediction_logits if hasattr(output, "prediction_logits") else output.logits
-        ours = model(layout.pack(tokens_BT), None, layout)
-        return _largest(model.logits(ours), layout.pack(logits))
+        if isinstance(model, EncoderDecoder):
+            return _of_encoder_decoder(model, opened, words)
+        lengths = [min(length, model.config.positions) for length in _LENGTHS]
+        layout, tokens_BT = _batch(lengths, words.source, words.ids, words.ids["[PAD]"])
+        given, tokens_N = {"input_ids": tokens_BT, "attention_mask": layout.keep_BT.long()}, layout.pack(tokens_BT)
+        if isinstance(model, LanguageModel):
+            theirs, ours = opened(**given, use_cache=False).logits, model(tokens_N, layout)
+        else:
+            output, ours = opened(**given), model(tokens_N, None, layout)
+            theirs = output.prediction_logits if hasattr(output, "prediction_logits") else output.logits
+        return _largest(model.logits(ours), layout.pack(theirs))
 
 
-def of_language_model(model: LanguageModel, folder: Path, words: Words) -> float:
-    """The largest difference of logits."""
-    lengths = _fitting(model.config.positions)
-    layout, tokens_BT = _batch(lengths, words.source, words.ids, words.ids["[PAD]"])
-    opened = _opened(folder)
-    with torch.inference_mode():
-        logits = opened(input_ids=tokens_BT, attention_mask=layout.keep_BT.long(), use_cache=False).logits
-        return _largest(model.logits(model(layout.pack(tokens_BT), layout)), layout.pack(logits))
-
-
-def of_encoder_decoder(model: EncoderDecoder, folder: Path, words: Words) -> float:
-    """The largest difference of logits."""
+def _of_encoder_decoder(model: EncoderDecoder, opened: Any, words: Words) -> float:
     pad = words.ids["<pad>"]
     source_layout, source_BT = _batch(list(_LENGTHS), words.source, words.ids, pad)
     layout, target_BT = _batch(list(reversed(_LENGTHS)), words.target, words.ids, pad)
-    opened = _opened(folder)
-    with torch.inference_mode():
-        logits = opened(
-            input_ids=source_BT,
-            attention_mask=source_layout.keep_BT.long(),
-            decoder_input_ids=target_BT,
-            decoder_attention_mask=layout.keep_BT.long(),
-            use_cache=False,
-        ).logits
-        ours = model(source_layout.pack(source_BT), source_layout, layout.pack(target_BT), layout)
-        return _largest(model.logits(ours), layout.pack(logits))
-
-
-def _fitting(positions: int) -> list[int]:
-    return [min(length, positions) for length in _LENGTHS]
+    logits = opened(
+        input_ids=source_BT,
+        attention_mask=source_layout.keep_BT.long(),
+        decoder_input_ids=target_BT,
+        decoder_attention_mask=layout.keep_BT.long(),
+        use_cache=False,
+    ).logits
+    ours = model(source_layout.pack(source_BT), source_layout, layout.pack(target_BT), layout)
+    return _largest(model.logits(ours), layout.pack(logits))
 
 
 def _batch(lengths: list[int], tokens: list[str], ids: SpecialIds, pad: int) -> tuple[Layout, Tensor]:

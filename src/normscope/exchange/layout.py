@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ...errors import UserError
-from ...limits.reading import read_json, shown, tensor_shapes
-from ...tasks.text_task import TextTask
-from ...train.checkpoint import read_tensors
-from ..forms import Names
+from ..errors import UserError
+from ..limits.reading import read_json, shown, tensor_shapes
+from ..tasks.text_task import TextTask
+from ..train.checkpoint import read_tensors
+from .forms import Names
 
 WEIGHTS = "model.safetensors"
-"""The types that a key of a configuration may have."""
 
 
 def configuration(folder: Path) -> dict[str, Any]:
@@ -39,36 +38,6 @@ def refuse_other_types(path: Path, theirs: Mapping[str, Any], types: Mapping[str
         if key in theirs and type(theirs[key]) not in kinds:
             allowed = " or ".join(kind.__name__ for kind in kinds)
             raise UserError(f"{path}: {key} is {shown(theirs[key])}; it must be of type {allowed}")
-
-
-def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Of every tensor, from the header of the file, before anything is read or built. Raises UserError."""
-    path = _weights_file(folder)
-    try:
-        return tensor_shapes(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not a file of tensors: {error}") from error
-
-
-def refuse_other_sizes(
-    folder: Path, found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int | None, int]]
-) -> None:
-    """Raise UserError where a matrix that `config.json` asks for is missing or of another size; None is any."""
-    path = folder / WEIGHTS
-    for name, sizes in wanted.items():
-        there = found.get(name)
-        if there is None:
-            raise UserError(f"{path} lacks {name}, which {folder / 'config.json'} asks for")
-        if len(there) != 2 or any(size not in (None, rows) for size, rows in zip(sizes, there, strict=True)):
-            asked = tuple("any" if size is None else size for size in sizes)
-            raise UserError(f"{path}: {name} is {there}, and config.json asks for {asked}")
-
-
-def saved_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor in float32. Raises UserError without `model.safetensors`, or where it is damaged."""
-    return {name: tensor.float() for name, tensor in read_tensors(_weights_file(folder)).items()}
 
 
 def _weights_file(folder: Path) -> Path:
@@ -137,12 +106,24 @@ class ImportedLayout(ABC):
 
     def check_sizes(self, folder: Path, config: Any) -> None:
         """Raise UserError where `config.json` asks for other tables or blocks than the file holds."""
-        found = {self.full_name(name): shape for name, shape in saved_shapes(folder).items()}
-        refuse_other_sizes(folder, found, self.wanted_sizes(config))
+        path = _weights_file(folder)
+        try:
+            found = {self.full_name(name): shape for name, shape in tensor_shapes(path).items()}
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+        except ValueError as error:
+            raise UserError(f"{path} is not a file of tensors: {error}") from error
+        for name, sizes in self.wanted_sizes(config).items():
+            there = found.get(name)
+            if there is None:
+                raise UserError(f"{path} lacks {name}, which {folder / 'config.json'} asks for")
+            if len(there) != 2 or any(size not in (None, rows) for size, rows in zip(sizes, there, strict=True)):
+                asked = tuple("any" if size is None else size for size in sizes)
+                raise UserError(f"{path}: {name} is {there}, and config.json asks for {asked}")
 
     def tensors(self, folder: Path) -> dict[str, Tensor]:
         """Tensors of the checkpoint under the names of the whole model, float32. Raises UserError."""
-        return {self.full_name(name): tensor for name, tensor in saved_tensors(folder).items()}
+        return {self.full_name(name): tensor.float() for name, tensor in read_tensors(_weights_file(folder)).items()}
 
     def rows(self, tensors: Mapping[str, Tensor]) -> int:
         """Rows of the table of tokens. Raises UserError without one."""

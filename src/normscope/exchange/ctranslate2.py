@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...data.parallel.vocabulary import EOS
-from ...errors import UserError, installation
-from ...model import EncoderDecoder, Layout
-from ...model.embedding import sinusoids
-from ...tasks.words import Words
-from ..forms import norm_epsilon, weights
+from ..data.parallel.vocabulary import EOS
+from ..errors import UserError, installation
+from ..model import EncoderDecoder, Layout
+from ..model.embedding import sinusoids
+from ..tasks.words import Words
 from .encoders import POSITIONS
+from .forms import norm_epsilon, weights
 
 _END = "</s>"
 _PARTS = ("weight", "bias")

@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import UserError
-from ...limits.reading import shown
-from ...model import DecoderConfig, EncoderConfig, LanguageModel, MaskedEncoder
-from ...model.single import SEGMENTS
-from ...tasks.language_model import LANGUAGE_MODEL
-from ...tasks.masked_lm import MASKED_LM
-from ...tasks.registry import config_of
-from ..export.decoders import GATE_CURVES, GEMMA_2, LLAMA, OLMO_2, QWEN_3, RotaryLayout
-from ..export.encoders import BERT_ACTIVATIONS, bert_names
-from ..forms import Names, tensor_names
+from ..errors import UserError
+from ..limits.reading import shown
+from ..model import DecoderConfig, EncoderConfig, LanguageModel, MaskedEncoder
+from ..model.single import SEGMENTS
+from ..tasks.language_model import LANGUAGE_MODEL
+from ..tasks.masked_lm import MASKED_LM
+from ..tasks.registry import config_of
+from .decoders import GATE_CURVES, GEMMA_2, LLAMA, OLMO_2, QWEN_3, RotaryLayout
+from .encoders import BERT_ACTIVATIONS, bert_names
+from .forms import Names, tensor_names
 from .layout import ImportedLayout, refuse_other_types
 
 _PREFIX = "bert."

@@ -1,22 +1,20 @@
 """Every form in which other libraries take our models, and the writing of a whole folder."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from ...errors import UserError
-from ...files import disk_errors, whole_folder
-from ...limits.ours import nothing_of_ours, refuse_foreign
-from ...model import EncoderDecoder, LanguageModel, MaskedEncoder
-from ...model.norms import RMSNorm
-from ...tasks.words import Words
-from ..forms import AnyModel, ExportForm, refuse
+from ..errors import UserError
+from ..files import disk_errors, whole_folder
+from ..limits.ours import nothing_of_ours, refuse_foreign
+from ..model import EncoderDecoder, LanguageModel, MaskedEncoder
+from ..model.norms import RMSNorm
+from ..tasks.words import Words
 from . import ctranslate2 as export_ctranslate2
 from .decoders import GATE_CURVES, GEMMA_2, GPT2_ACTIVATIONS, LLAMA, OLMO_2, QWEN_3, RotaryLayout, gpt2
 from .encoders import BERT_ACTIVATIONS, bert, m2m100, marian, roberta_prelayernorm
-from .hugging_face import of_encoder_decoder, of_language_model, of_masked_encoder, writer
+from .forms import AnyModel, ExportForm, refuse
+from .hugging_face import difference, writer
 
 _RELU = {"relu": "relu"}
 _ANY: tuple[Any, ...] = ()
@@ -31,94 +29,68 @@ _ROTARY: dict[str, tuple[Any, ...]] = {
 """What the decoders with rotary positions have in common."""
 
 
-def _decoder(
-    layout: RotaryLayout,
-    wiring: str,
-    *,
-    activation: str = "swiglu",
-    settings: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
+def _transformers(
+    name: str, architecture: str, model: type[AnyModel], wiring: str, convert: Any, **options: Any
 ) -> ExportForm:
+    """A form that transformers opens. convert: as `writer` takes it. options: further fields of the form."""
     return ExportForm(
-        name=layout.model_type,
-        opened_by=f"transformers.{layout.architecture}",
-        model=LanguageModel,
+        name=name,
+        opened_by=f"transformers.{architecture}",
+        model=model,
         wirings=(wiring,),
-        write=writer(layout),
-        difference=of_language_model,
-        norm=RMSNorm,
-        activations={activation: GATE_CURVES[activation]},
-        settings=_ROTARY | dict(settings),
+        write=writer(convert),
+        difference=difference,
+        **options,
     )
 
 
+def _rotary(
+    layout: RotaryLayout, wiring: str, *, activation: str = "swiglu", **settings: tuple[Any, ...]
+) -> ExportForm:
+    """A decoder with rotary positions. settings: dotted keys with their values, beside `_ROTARY`."""
+    return _transformers(
+        layout.model_type,
+        layout.architecture,
+        LanguageModel,
+        wiring,
+        layout,
+        norm=RMSNorm,
+        activations={activation: GATE_CURVES[activation]},
+        settings=_ROTARY | settings,
+    )
+
+
+# BERT's head for masked tokens has the activation of its blocks; ours has gelu whatever they have.
+_BERT = {"gelu": BERT_ACTIVATIONS["gelu"]}
+_SUMS: dict[str, Any] = {"epsilon": 1e-5, "activations": _RELU}
+"""What both encoder-decoders of transformers have."""
+_GEMMA: dict[str, tuple[Any, ...]] = {
+    "output": ("tied",),
+    "embedding_scale": ("root-width",),
+    **dict.fromkeys(("logit_soft_cap", "attention.soft_cap"), _ANY),
+    **dict.fromkeys(("attention.window_tokens", "attention.windowed_blocks"), _ANY),
+}
 FORMS: dict[str, ExportForm] = {
     form.name: form
     for form in (
-        ExportForm(
-            name="bert",
-            opened_by="transformers.BertModel",
-            model=MaskedEncoder,
-            wirings=("post-ln",),
-            write=writer(bert),
-            difference=of_masked_encoder,
-            # BERT's head for masked tokens has the activation of its blocks; ours has gelu whatever they have.
-            activations={"gelu": BERT_ACTIVATIONS["gelu"]},
-        ),
-        ExportForm(
-            name="roberta-prelayernorm",
-            opened_by="transformers.RobertaPreLayerNormModel",
-            model=MaskedEncoder,
-            wirings=("pre-ln",),
-            write=writer(roberta_prelayernorm),
-            difference=of_masked_encoder,
+        _transformers("bert", "BertModel", MaskedEncoder, "post-ln", bert, activations=_BERT),
+        _transformers(
+            "roberta-prelayernorm",
+            "RobertaPreLayerNormModel",
+            MaskedEncoder,
+            "pre-ln",
+            roberta_prelayernorm,
             activations=BERT_ACTIVATIONS,
         ),
-        ExportForm(
-            name="gpt2",
-            opened_by="transformers.GPT2LMHeadModel",
-            model=LanguageModel,
-            wirings=("pre-ln",),
-            write=writer(gpt2),
-            difference=of_language_model,
-            activations=GPT2_ACTIVATIONS,
-        ),
-        _decoder(LLAMA, "pre-ln"),
+        _transformers("gpt2", "GPT2LMHeadModel", LanguageModel, "pre-ln", gpt2, activations=GPT2_ACTIVATIONS),
+        _rotary(LLAMA, "pre-ln"),
         # The placement has the norms of queries and keys itself.
-        _decoder(OLMO_2, "olmo-2", settings={"attention.query_key_norm": _ANY}),
-        _decoder(QWEN_3, "pre-ln", settings={"attention.query_key_norm": ("per-head",)}),
-        _decoder(
-            GEMMA_2,
-            "sandwich",
-            activation="geglu-tanh",
-            settings={
-                "output": ("tied",),
-                "embedding_scale": ("root-width",),
-                "logit_soft_cap": _ANY,
-                "attention.soft_cap": _ANY,
-                "attention.window_tokens": _ANY,
-                "attention.windowed_blocks": _ANY,
-            },
-        ),
-        ExportForm(
-            name="marian",
-            opened_by="transformers.MarianMTModel",
-            model=EncoderDecoder,
-            wirings=("post-ln",),
-            write=writer(marian),
-            difference=of_encoder_decoder,
-            epsilon=1e-5,
-            activations=_RELU,
-        ),
-        ExportForm(
-            name="m2m100",
-            opened_by="transformers.M2M100ForConditionalGeneration",
-            model=EncoderDecoder,
-            wirings=("pre-ln",),
-            write=writer(m2m100),
-            one_table=True,
-            difference=of_encoder_decoder,
-            epsilon=1e-5,
-            activations=_RELU,
+        _rotary(OLMO_2, "olmo-2", **{"attention.query_key_norm": _ANY}),
+        _rotary(QWEN_3, "pre-ln", **{"attention.query_key_norm": ("per-head",)}),
+        _rotary(GEMMA_2, "sandwich", activation="geglu-tanh", **_GEMMA),
+        _transformers("marian", "MarianMTModel", EncoderDecoder, "post-ln", marian, **_SUMS),
+        _transformers(
+            "m2m100", "M2M100ForConditionalGeneration", EncoderDecoder, "pre-ln", m2m100, one_table=True, **_SUMS
         ),
         ExportForm(
             name="ctranslate2",
@@ -182,5 +154,5 @@ def export(model: AnyModel, words: Words, out: Path, form: ExportForm) -> Report
     model = model.cpu().float().eval()
     with disk_errors(f"writing {out}"), whole_folder(out) as folder:
         left_out = form.write(model, folder, words)
-        difference = form.difference(model, folder, words)
-    return Report(form=form, left_out=left_out, difference=difference)
+        apart = form.difference(model, folder, words)
+    return Report(form=form, left_out=left_out, difference=apart)

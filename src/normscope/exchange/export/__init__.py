@@ -1,1 +1,0 @@
-"""Our weights in the layouts of other libraries, one file a layout."""

@@ -1,1 +1,0 @@
-"""Checkpoints of Hugging Face transformers as runs of ours: what is read of a folder, and one file a layout."""
