@@ -8,7 +8,7 @@ import pytest
 
 from normscope.errors import UserError
 from normscope.runs import run
-from normscope.tasks.translation import task as translating
+from normscope.tasks import translation as translating
 from normscope.train import RunFolder
 from tiny import SHORT, result, steps, tiny
 

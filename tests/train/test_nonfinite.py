@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from normscope.runs import run
-from normscope.tasks.translation import task as translating
+from normscope.tasks import translation as translating
 from normscope.train import Interrupted, NonFinite, RunFolder, Share, loop
 from normscope.train.nonfinite import first_bad_weight, unfit_to_keep
 from tiny import result, steps, tiny

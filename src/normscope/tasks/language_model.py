@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -23,13 +23,14 @@ from ..data.opening import TextDataConfig
 from ..data.sources import TextLayout
 from ..errors import UserError
 from ..model import DecoderConfig, LanguageModel, Layout
+from ..model.linear import in_mode
 from ..settings.tables import check_choice
 from ..train import ALONE, Share
 from . import words as task_words
 from .loss import LN2, smoothed_cross_entropy
 from .protocol import Evaluation, LoadedRun, Outputs, TrainingBatch, layout_of
 from .run_config import TextRunConfig
-from .text_task import TextTask
+from .text_task import TextObjective, TextTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,35 +54,18 @@ class LanguageModelRunConfig(TextRunConfig):
     language_model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
 
 
-class LanguageModelObjective:
+class LanguageModelObjective(TextObjective[LanguageModelConfig]):
     """Stretches of a corpus of documents, and their loss under a `LanguageModel`."""
 
-    def __init__(
-        self,
-        corpus: DocumentCorpus,
-        config: LanguageModelConfig,
-        *,
-        sequence_length: int,
-        batch_sequences: int,
-        seed: int,
-        device: torch.device,
-    ) -> None:
-        self.corpus, self.config, self.device = corpus, config, device
-        self.sequence_length, self.batch_sequences = sequence_length, batch_sequences
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
         self.train = self._stretches("train")
         self._stretches("valid")
-        self.epochs = EpochBatches(sequences=len(self.train), batch_sequences=batch_sequences, seed=seed)
-
-    @property
-    def micro_batches_per_epoch(self) -> int:
-        return len(self.epochs)
+        self.epochs = EpochBatches(sequences=len(self.train), batch_sequences=self.batch_sequences, seed=self.seed)
 
     def prepare(self, number: int) -> StretchBatch:
         _, indices = self.epochs.micro_batch(number)
         return self.train.batch(indices.tolist())
-
-    def micro_batch(self, number: int) -> StretchBatch:
-        return self.prepare(number).to(self.device)
 
     def target_tokens(self, batch: StretchBatch) -> int:
         return len(batch.targets_N)
@@ -103,16 +87,10 @@ class LanguageModelObjective:
             soft_cap=decoder.soft_cap,
         )
 
-    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
-        """`evaluate` of the validation split."""
-        return self.evaluate(model, "valid", share)
-
     @torch.no_grad()
     def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
         """Means over a split, in nats, and perplexities: per token, and per word as blanks part them, which compares
         between tokenisers. Each token sees what its stretch holds before it, as in training."""
-        was_training = model.training
-        model.eval()
         stretches = self._stretches(split)
         batches = EpochBatches(sequences=len(stretches), batch_sequences=self.batch_sequences, seed=0).in_order()
 
@@ -121,9 +99,9 @@ class LanguageModelObjective:
             return float(loss), float(nll)
 
         loss_sum = nll_sum = 0.0
-        for loss, nll in share(batches, sums_of):
-            loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
-        model.train(was_training)
+        with in_mode(model, training=False):
+            for loss, nll in share(batches, sums_of):
+                loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
         nll = nll_sum / stretches.targets
         return {
             "loss_nats": loss_sum / stretches.targets,
@@ -153,18 +131,7 @@ class _LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
     model = LanguageModel
     model_words = "a decoder alone"
     specials = (SEP,)
-
-    def objective(
-        self, config: LanguageModelRunConfig, corpus: DocumentCorpus, device: torch.device
-    ) -> LanguageModelObjective:
-        return LanguageModelObjective(
-            corpus,
-            config.language_model,
-            sequence_length=config.data.sequence_length,
-            batch_sequences=config.data.batch_sequences,
-            seed=config.seed,
-            device=device,
-        )
+    objective_of, section = LanguageModelObjective, "language_model"
 
     def evaluate_text(
         self,

@@ -21,12 +21,13 @@ from ..data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokeniser
 from ..data.opening import TextDataConfig
 from ..errors import UserError
 from ..model import EncoderConfig, Layout, MaskedEncoder
+from ..model.linear import in_mode
 from ..train import ALONE, Share
 from . import words
 from .loss import LN2, at_least_float32, smoothed_cross_entropy
 from .protocol import Outputs, TrainingBatch, layout_of
 from .run_config import TextRunConfig
-from .text_task import SHORTEST_ROW, TextTask
+from .text_task import SHORTEST_ROW, TextObjective, TextTask
 
 MOST_PACKINGS = 100
 """All of them lie in memory; RoBERTa's static masking had 10, on 40 epochs."""
@@ -67,21 +68,11 @@ class MaskedRunConfig(TextRunConfig):
     masked_lm: MaskedConfig = field(default_factory=MaskedConfig)
 
 
-class MaskedObjective:
+class MaskedObjective(TextObjective[MaskedConfig]):
     """Batches of a corpus of documents, and their loss under a `MaskedEncoder`."""
 
-    def __init__(
-        self,
-        corpus: DocumentCorpus,
-        config: MaskedConfig,
-        *,
-        sequence_length: int,
-        batch_sequences: int,
-        seed: int,
-        device: torch.device,
-    ) -> None:
-        self.corpus, self.config, self.device = corpus, config, device
-        self.sequence_length, self.batch_sequences = sequence_length, batch_sequences
+    def __init__(self, corpus: DocumentCorpus, config: MaskedConfig, **settings: Any) -> None:
+        super().__init__(corpus, config, **settings)
         tokeniser = corpus.tokeniser
         self.masker = Masker(
             config=config.masking(),
@@ -91,7 +82,6 @@ class MaskedObjective:
             regular_ids=tokeniser.regular_ids,
             begins_word_V=tokeniser.begins_word_V,
         )
-        self.seed = seed
         self._sources: dict[tuple[str, int, int], PairSource] = {}
         # What is wrong with the corpus is reported at once; packing waits, as evaluating alone has no use for it.
         for split in ("train", "valid"):
@@ -102,19 +92,12 @@ class MaskedObjective:
         return self._source("train", self.seed, self.config.packings)
 
     @cached_property
-    def epochs(self) -> EpochBatches:
+    def epochs(self) -> EpochBatches:  # type: ignore[override]
         return EpochBatches(sequences=len(self.train.pairs), batch_sequences=self.batch_sequences, seed=self.seed)
-
-    @property
-    def micro_batches_per_epoch(self) -> int:
-        return len(self.epochs)
 
     def prepare(self, number: int) -> PairBatch:
         epoch, indices = self.epochs.micro_batch(number)
         return self.train.batch(indices.tolist(), epoch=epoch)
-
-    def micro_batch(self, number: int) -> PairBatch:
-        return self.prepare(number).to(self.device)
 
     def target_tokens(self, batch: PairBatch) -> int:
         """Masked tokens: what `loss_nats` and `nll_nats` are means over."""
@@ -133,16 +116,10 @@ class MaskedObjective:
     def tokens_of(self, number: int) -> int:
         return self.target_tokens(self.prepare(number))
 
-    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
-        """`evaluate` of the validation split."""
-        return self.evaluate(model, "valid", share)
-
     @torch.no_grad()
     def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
         """Means over the pairs of a split, in nats: `loss_nats` is the sum of `nll_nats` (masked tokens) and
         `next_sentence_nats`. The pairs and masks are the same whatever the run's seed: losses compare exactly."""
-        was_training = model.training
-        model.eval()
         source = self._source(split, 0, 1)
         sequences = min(len(source.pairs), self.config.valid_sequences)
         batches = EpochBatches(sequences=sequences, batch_sequences=self.batch_sequences, seed=0).in_order()
@@ -153,10 +130,10 @@ class MaskedObjective:
 
         sums = torch.zeros(3, dtype=torch.float64)
         tokens = 0
-        for of_batch, masked in share(batches, sums_of):
-            sums += torch.tensor(of_batch, dtype=torch.float64)
-            tokens += masked
-        model.train(was_training)
+        with in_mode(model, training=False):
+            for of_batch, masked in share(batches, sums_of):
+                sums += torch.tensor(of_batch, dtype=torch.float64)
+                tokens += masked
         masked_sum, pair_sum, right_sum = sums.tolist()
         nll, pair_loss = masked_sum / tokens, pair_sum / sequences
         return {
@@ -215,16 +192,7 @@ class _MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
     config = MaskedRunConfig
     model = MaskedEncoder
     model_words = "an encoder"
-
-    def objective(self, config: MaskedRunConfig, corpus: DocumentCorpus, device: torch.device) -> MaskedObjective:
-        return MaskedObjective(
-            corpus,
-            config.masked_lm,
-            sequence_length=config.data.sequence_length,
-            batch_sequences=config.data.batch_sequences,
-            seed=config.seed,
-            device=device,
-        )
+    objective_of, section = MaskedObjective, "masked_lm"
 
     def loss_words(self, config: MaskedRunConfig) -> str:
         return "of masked tokens and of next sentences; the losses shown are of masked tokens"

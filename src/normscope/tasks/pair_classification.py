@@ -19,6 +19,7 @@ from ..data.labelled import LabelledBatch, LabelledCorpus, PairDataConfig, open_
 from ..data.lines import file_sha256
 from ..errors import UserError
 from ..model import EncoderConfig, Layout, MaskedEncoder, PairClassifier
+from ..model.linear import in_mode
 from ..train import ALONE, RunFolder, Share
 from ..train.checkpoint import Checkpoint
 from ..train.device import seed_weights
@@ -108,8 +109,6 @@ class ClassificationObjective:
     @torch.no_grad()
     def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """Means over the held-out pairs: loss in nats, accuracy, and F1 of the positive label where there are two."""
-        was_training = model.training
-        model.eval()
         split = self.corpus.splits["valid"]
         batches = EpochBatches(sequences=len(split), batch_sequences=self.batch_sequences, seed=0).in_order()
 
@@ -120,11 +119,11 @@ class ClassificationObjective:
             return loss, logits_BC.argmax(-1).tolist(), batch.labels_B.tolist()
 
         loss_sum, predicted, labels = 0.0, list[int](), list[int]()
-        for loss, of_batch, right in share(batches, judged):
-            loss_sum += loss
-            predicted += of_batch
-            labels += right
-        model.train(was_training)
+        with in_mode(model, training=False):
+            for loss, of_batch, right in share(batches, judged):
+                loss_sum += loss
+                predicted += of_batch
+                labels += right
         predicted_B, labels_B = torch.tensor(predicted), torch.tensor(labels)
         nll = loss_sum / len(split)
         numbers = {

@@ -1,22 +1,23 @@
 """What tasks on a corpus of documents have in common: masked tokens and language modelling."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ..data import opening
+from ..data.batches import EpochBatches
 from ..data.documents.corpus import TOKENISER, DocumentCorpus
 from ..data.documents.tokeniser import SPECIALS, TextTokeniser
 from ..errors import UserError
 from ..limits.memory import bounded_building
 from ..model.config import least_weights
 from ..placement import StackShape
-from ..train import Objective
+from ..train import ALONE, Share
 from ..train.device import seed_weights
 from .loss import unigram_entropy_nats
 from .protocol import (
@@ -36,14 +37,55 @@ from .run_config import TextRunConfig
 SHORTEST_ROW = 7
 """Rows with fewer tokens are not compared on; of a masked model's rows, one token in seven is masked."""
 
-
 _Config = TypeVar("_Config", bound=TextRunConfig)
+_Section = TypeVar("_Section")
 
 
-class TextObjective(Objective, Protocol):
-    """Batches and loss, and means over any split."""
+class TextObjective(ABC, Generic[_Section]):
+    """Batches of sequences of a corpus of documents, their loss, and means over any split."""
 
-    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]: ...
+    epochs: EpochBatches
+    """Of the training split."""
+
+    def __init__(
+        self,
+        corpus: DocumentCorpus,
+        config: _Section,
+        *,
+        sequence_length: int,
+        batch_sequences: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.corpus, self.config, self.seed, self.device = corpus, config, seed, device
+        self.sequence_length, self.batch_sequences = sequence_length, batch_sequences
+
+    @property
+    def micro_batches_per_epoch(self) -> int:
+        return len(self.epochs)
+
+    @abstractmethod
+    def prepare(self, number: int) -> Any: ...
+
+    def micro_batch(self, number: int) -> Any:
+        return self.prepare(number).to(self.device)
+
+    @abstractmethod
+    def target_tokens(self, batch: Any) -> int: ...
+
+    @abstractmethod
+    def tokens_of(self, number: int) -> int: ...
+
+    @abstractmethod
+    def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]: ...
+
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+        """`evaluate` of the validation split."""
+        return self.evaluate(model, "valid", share)
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
+        """Means over a split."""
 
 
 class TextTask(TaskFromScratch[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Config, _Model]):
@@ -51,6 +93,10 @@ class TextTask(TaskFromScratch[_Config, DocumentCorpus, _Model, TextTokeniser], 
 
     specials: ClassVar[tuple[str, ...]] = SPECIALS
     """Those that its sequences are made with."""
+    objective_of: ClassVar[type[TextObjective[Any]]]
+    """The class of its objective."""
+    section: ClassVar[str]
+    """Of the configuration, which the objective is given."""
 
     def open(self, config: _Config) -> DocumentCorpus:
         return opening.open_documents(config.data)
@@ -80,8 +126,15 @@ class TextTask(TaskFromScratch[_Config, DocumentCorpus, _Model, TextTokeniser], 
         if lacking:
             raise UserError(f"the tokeniser has no {' and no '.join(lacking)}, which task {self.name} needs")
 
-    @abstractmethod
-    def objective(self, config: _Config, corpus: DocumentCorpus, device: torch.device) -> TextObjective: ...
+    def objective(self, config: _Config, corpus: DocumentCorpus, device: torch.device) -> TextObjective[Any]:
+        return self.objective_of(
+            corpus,
+            getattr(config, self.section),
+            sequence_length=config.data.sequence_length,
+            batch_sequences=config.data.batch_sequences,
+            seed=config.seed,
+            device=device,
+        )
 
     def evaluate(
         self,

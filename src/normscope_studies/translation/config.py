@@ -16,7 +16,7 @@ from normscope.data.opening import TOY, DataConfig
 from normscope.model import ModelConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.optim.schedules import summed_factor
-from normscope.tasks.translation.task import TranslationConfig, TranslationRunConfig
+from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 
 from ..engine.checks import check_least

@@ -13,7 +13,7 @@ from normscope.data.opening import open_corpus
 from normscope.runs.claiming import refuse_other_configuration
 from normscope.runs.config import replaced, resolve
 from normscope.settings.tables import as_table
-from normscope.tasks.translation.task import TRANSLATION, TranslationRunConfig
+from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train import RunFolder
 
 from ..engine.ladders import train_all

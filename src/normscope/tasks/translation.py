@@ -10,23 +10,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...data import opening
-from ...data.batches import EpochBatches
-from ...data.opening import DataConfig
-from ...data.parallel.batches import TranslationBatch, collate, make_batches
-from ...data.parallel.codec import Codec
-from ...data.parallel.corpus import Corpus
-from ...decode.search import BeamConfig
-from ...errors import UserError
-from ...limits.memory import bounded_building
-from ...model import EncoderDecoder, Layout, ModelConfig, stack_shape
-from ...model.config import least_weights
-from ...placement import StackShape
-from ...train import ALONE, Share
-from ...train.device import seed_weights
-from .. import words
-from ..loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
-from ..protocol import (
+from ..data import opening
+from ..data.batches import EpochBatches
+from ..data.opening import DataConfig
+from ..data.parallel.batches import TranslationBatch, collate, make_batches
+from ..data.parallel.codec import Codec
+from ..data.parallel.corpus import Corpus
+from ..decode.search import BeamConfig
+from ..errors import UserError
+from ..limits.memory import bounded_building
+from ..model import EncoderDecoder, Layout, ModelConfig, stack_shape
+from ..model.config import least_weights
+from ..model.linear import in_mode
+from ..placement import StackShape
+from ..train import ALONE, Share
+from ..train.device import seed_weights
+from . import translation_samples as samples
+from . import words
+from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
+from .protocol import (
     SMALLER,
     Evaluation,
     ExtraValidation,
@@ -36,9 +38,8 @@ from ..protocol import (
     TaskFromScratch,
     TrainingBatch,
 )
-from ..run_config import RunConfig
-from . import samples
-from .samples import evaluate_split
+from .run_config import RunConfig
+from .translation_samples import evaluate_split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,17 +132,15 @@ class TranslationObjective:
     @torch.no_grad()
     def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """Mean loss (smoothed) and negative log-likelihood per target token over the validation split, in nats."""
-        was_training = model.training
-        model.eval()
 
         def sums_of(indices: NDArray[np.int64]) -> tuple[float, float]:
             loss, nll = self.loss_sums(model, collate(self.valid, indices).to(self.device))
             return float(loss), float(nll)
 
         loss_sum = nll_sum = 0.0
-        for loss, nll in share(self.valid_batches, sums_of):
-            loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
-        model.train(was_training)
+        with in_mode(model, training=False):
+            for loss, nll in share(self.valid_batches, sums_of):
+                loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
         tokens = int(self.valid.target.lengths.sum())
         return {"loss_nats": loss_sum / tokens, "nll_nats": nll_sum / tokens, "nll_bits": nll_sum / tokens / LN2}
 

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...data.parallel.batches import TranslationBatch
-from ...data.parallel.codec import Codec
-from ...data.parallel.corpus import Corpus, Split
-from ...data.parallel.vocabulary import EOS, SPECIAL_TOKENS
-from ...decode.search import BeamConfig
-from ...decode.translate import LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
-from ...errors import UserError
-from ...model import EncoderDecoder, Layout
-from ...train import ALONE, Share
-from ..protocol import RANDOM_TOKENS, ROWS, Outputs, TrainingBatch, layout_of
+from ..data.parallel.batches import TranslationBatch
+from ..data.parallel.codec import Codec
+from ..data.parallel.corpus import Corpus, Split
+from ..data.parallel.vocabulary import EOS, SPECIAL_TOKENS
+from ..decode.search import BeamConfig
+from ..decode.translate import LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
+from ..errors import UserError
+from ..model import EncoderDecoder, Layout
+from ..train import ALONE, Share
+from .protocol import RANDOM_TOKENS, ROWS, Outputs, TrainingBatch, layout_of
 
 _RANDOM_LENGTH = 12
 

@@ -1,5 +1,0 @@
-"""Translation: its configuration, its loss, and how it is scored."""
-
-from .task import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig, translation
-
-__all__ = ["TRANSLATION", "TranslationConfig", "TranslationObjective", "TranslationRunConfig", "translation"]
