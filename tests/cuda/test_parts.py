@@ -13,10 +13,9 @@ from normscope.optim import OptimizerConfig, make_optimizer
 from normscope.runs.config import load
 from normscope.runs.machine import counting
 from normscope.tasks.registry import task_from_scratch
+from normscope.train.group import ALONE, Group, Replicas
 from normscope.train.protocol import Feed
-from normscope.train.replicas import ALONE
-from normscope.train.replicas.group import Group, Replicas
-from normscope.train.replicas.sums import gradient_sum
+from normscope.train.sums import gradient_sum
 from tiny import SETTINGS
 
 # Python's, of processes that fork where CUDA has threads: they prepare batches, and never touch the device.

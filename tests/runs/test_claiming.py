@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from normscope.errors import UserError
-from normscope.runs.claiming import keep_environment
+from normscope.runs.config import keep_environment
 from normscope.train import RunFolder
 from normscope.train.device import change_of_source
 

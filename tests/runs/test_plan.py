@@ -17,7 +17,7 @@ from normscope.runs.config import load
 from normscope.runs.machine import Plan, plan
 from normscope.tasks.registry import task_from_scratch
 from normscope.train import TrainConfig
-from normscope.train.replicas.sums import TreeSum
+from normscope.train.sums import TreeSum
 
 SMALL = (
     "model.width=32",

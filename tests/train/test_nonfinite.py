@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from normscope.runs import run
 from normscope.tasks import translation as translating
 from normscope.train import Interrupted, NonFinite, RunFolder, Share, loop
-from normscope.train.nonfinite import first_bad_weight, unfit_to_keep
+from normscope.train.gradients import first_bad_weight, unfit_to_keep
 from tiny import result, steps, tiny
 
 SETTINGS = ("train.duration=8", "train.validate_every=4", "train.checkpoint_every=1", "train.keep_checkpoints=9")

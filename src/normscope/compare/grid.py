@@ -15,8 +15,7 @@ from ..files import is_of_the_disk, make_folders, write_over
 from ..limits.ours import refuse_other, sealed_lines
 from ..model import ModelConfig
 from ..placement import named
-from ..runs.claiming import refuse_other_configuration
-from ..runs.config import replaced, resolve
+from ..runs.config import refuse_other_configuration, replaced, resolve
 from ..runs.trained import SCORES
 from ..settings.tables import to_toml
 from ..tasks.run_config import RunConfig

@@ -14,8 +14,7 @@ from ..compare.state import BesideRuns
 from ..errors import UserError
 from ..measure import Summary
 from ..report.words import counted
-from ..runs.claiming import refuse_other_configuration
-from ..runs.config import replaced, resolve
+from ..runs.config import refuse_other_configuration, replaced, resolve
 from ..tasks.pair_classification import PairRunConfig
 from ..train import RunFolder
 

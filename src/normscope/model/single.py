@@ -12,11 +12,11 @@ from torch.nn import functional
 from ..placement import StackShape, named
 from ..placement.reading import read_head
 from .attention import Cache, Context, Layout, with_heads
-from .config import TextModelConfig
 from .embedding import OutputTable, TextEmbedding
 from .initialisation import initialise
 from .linear import Dropout, HeadLinear
 from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
+from .transformer import TextModelConfig
 
 # N = packed tokens, M = masked tokens, B = sequences, D = width, V = vocabulary
 

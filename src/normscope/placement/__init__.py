@@ -1,7 +1,6 @@
 """The subject: the protocol, its readings as symbols, and the registry; the formulas have a folder of their own."""
 
-# After the protocol, which every formula is written in: importing them registers operations and placements.
-from . import expressions as _expressions  # noqa: F401
+# After the protocol, which every formula is written in: importing them registers placements.
 from . import formulas as _formulas  # noqa: F401
 from .base import Constant, End, Norms, Placement, Profiling, Site, StackShape, Sublayer, SublayerKind, Value
 from .registry import AsBuilt, StandIn, named, register, registered, stand_in

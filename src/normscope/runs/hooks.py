@@ -14,8 +14,8 @@ from ..model import Stack, profile, renormalise, scheduled_numbers, set_schedule
 from ..model.linear import in_mode
 from ..optim import AdaptiveConfig, Permitted, adaptive_value
 from ..train import Hooks, Objective, TrainConfig
+from ..train.group import ALONE, Group
 from ..train.protocol import Monitors
-from ..train.replicas import ALONE, Group
 
 
 class OutputChange:

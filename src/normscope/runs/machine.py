@@ -22,8 +22,7 @@ from ..tasks.protocol import TaskFromScratch
 from ..tasks.run_config import RunConfig
 from ..train import TrainConfig
 from ..train.device import Precision, autocast, keep_freed_memory, prepare_cuda, set_threads
-from ..train.replicas import Group
-from ..train.replicas.group import Replicas, shard
+from ..train.group import Group, Replicas, shard
 
 SHARED_OUT = ("embedding", "matrix", "head")
 """Roles of what is large. An optimiser has a group for each role, so that each holds parts or whole tensors alone."""

@@ -19,12 +19,20 @@ from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, Trainer, durations
 from ..train.config import Stopping
 from ..train.device import describe
+from ..train.group import Group
+from ..train.group import gradient_norms as sharded_gradient_norms
+from ..train.joining import joined, own_device
 from ..train.metrics import Event
-from ..train.replicas import Group, joined, own_device
-from ..train.replicas.group import gradient_norms as sharded_gradient_norms
 from ..train.saving import Progress
-from .claiming import claim, is_over, keep_environment, mend_vocabularies, refuse_other_configuration, refuse_shorter
-from .config import resolve
+from .config import (
+    claim,
+    is_over,
+    keep_environment,
+    mend_vocabularies,
+    refuse_other_configuration,
+    refuse_shorter,
+    resolve,
+)
 from .hooks import ControlledHooks, PlacementHooks, run_monitor
 from .machine import precision_of, prepare_machine, sharded
 

@@ -15,7 +15,7 @@ from ..data.documents.corpus import TOKENISER, DocumentCorpus
 from ..data.documents.tokeniser import SPECIALS, TextTokeniser
 from ..errors import UserError
 from ..limits.memory import bounded_building
-from ..model.config import least_weights
+from ..model.transformer import least_weights
 from ..placement import StackShape
 from ..train import ALONE, Share
 from ..train.device import seed_weights

@@ -20,8 +20,8 @@ from ..decode.search import BeamConfig
 from ..errors import UserError
 from ..limits.memory import bounded_building
 from ..model import EncoderDecoder, Layout, ModelConfig, stack_shape
-from ..model.config import least_weights
 from ..model.linear import in_mode
+from ..model.transformer import least_weights
 from ..placement import StackShape
 from ..train import ALONE, Share
 from ..train.device import seed_weights

@@ -2,10 +2,10 @@
 
 from ..signals import Interrupted
 from .config import StopRule, TrainConfig
+from .gradients import NonFinite
+from .group import ALONE, Group, PeerLost
 from .loop import Trainer
-from .nonfinite import NonFinite
 from .protocol import Hooks, Objective, Share, durations
-from .replicas import ALONE, Group, PeerLost
 from .run_folder import RunFolder
 
 __all__ = [

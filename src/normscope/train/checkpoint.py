@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
-from .nonfinite import persistent_buffers
-from .replicas.group import parted_as, whole
+from .group import parted_as, whole
 
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
@@ -231,6 +230,12 @@ def _is_intact(checkpoint: Checkpoint, run: str | None) -> bool:
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and persistent buffers by name; a tensor shared by two modules has one name."""
     return dict(model.named_parameters()) | persistent_buffers(model)
+
+
+def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """The buffers that a checkpoint keeps, by name."""
+    kept = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers() if name in kept}
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:

@@ -15,12 +15,10 @@ from ..optim.optimizers import UpdateClipping
 from ..signals import Interrupted, StopRequest
 from .config import DECIDED, Stopping, TrainConfig
 from .device import Precision, autocast
-from .gradients import UpdateGradients
+from .gradients import NonFinite, UpdateGradients, first_bad_weight, unfit_to_keep, what_went_first
+from .group import ALONE, Group, scale, take_apart, total_norm
 from .metrics import Event, LogMark, MetricsLog, NoLog
-from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_first
 from .protocol import Feed, Hooks, Monitors, Objective, Share, durations
-from .replicas import ALONE, Group
-from .replicas.group import scale, take_apart, total_norm
 from .run_folder import RunFolder
 from .saving import Progress, Saving
 

@@ -23,7 +23,7 @@ from ..errors import UserError, option
 from ..optim import UpdatesOf
 from ..signals import HANDLED
 from .config import TrainConfig
-from .replicas.group import ALONE
+from .group import ALONE
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

@@ -13,9 +13,9 @@ from .. import files
 from ..errors import UserError
 from ..provenance import source_sha256
 from . import checkpoint
+from .group import Group
 from .metrics import LogMark
 from .protocol import Hooks
-from .replicas import Group
 from .run_folder import RunFolder
 
 

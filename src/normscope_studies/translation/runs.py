@@ -10,8 +10,7 @@ from normscope.compare.compare import alone
 from normscope.compare.manifest import sources
 from normscope.compare.state import BesideRuns, CellState
 from normscope.data.opening import open_corpus
-from normscope.runs.claiming import refuse_other_configuration
-from normscope.runs.config import replaced, resolve
+from normscope.runs.config import refuse_other_configuration, replaced, resolve
 from normscope.settings.tables import as_table
 from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train import RunFolder

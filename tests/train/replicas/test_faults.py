@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forked import Forked
-from normscope.train.replicas import joining
+from normscope.train import joining
 from tiny import RUN, leftovers, options, result
 from together import ended, failing, started
 

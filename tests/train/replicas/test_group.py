@@ -11,8 +11,8 @@ import pytest
 from forked import Forked
 from normscope.errors import UserError
 from normscope.processes import surroundings
-from normscope.train.replicas import joining
-from normscope.train.replicas.group import ALONE, Group
+from normscope.train import joining
+from normscope.train.group import ALONE, Group
 from tiny import RUN, options
 from together import ended, failing, started
 

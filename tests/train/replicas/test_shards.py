@@ -18,10 +18,9 @@ from normscope.runs.machine import sharded
 from normscope.runs.run import train_run
 from normscope.settings.tables import to_toml
 from normscope.tasks.registry import task_of
-from normscope.train import RunFolder
+from normscope.train import RunFolder, joining
 from normscope.train.device import Precision, autocast
-from normscope.train.replicas import ALONE, joining
-from normscope.train.replicas.group import Replicas, is_part, parted_as, scale, total_norm, whole
+from normscope.train.group import ALONE, Replicas, is_part, parted_as, scale, total_norm, whole
 from together import ended, started
 
 pytestmark = pytest.mark.sampled(one_in=4)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from normscope.train.replicas import sums
-from normscope.train.replicas.group import ALONE
-from normscope.train.replicas.sums import TreeSum, gradient_sum
+from normscope.train import sums
+from normscope.train.group import ALONE
+from normscope.train.sums import TreeSum, gradient_sum
 
 
 def by_hand(values: list[torch.Tensor]) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ...errors import UserError
+from ..errors import UserError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

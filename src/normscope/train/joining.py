@@ -17,8 +17,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from ...errors import UserError
-from ...processes.surroundings import rank_of_environment, size_of_environment, under_torchrun
+from ..errors import UserError
+from ..processes.surroundings import rank_of_environment, size_of_environment, under_torchrun
 from .group import ALONE, Group, Replicas
 
 VARIABLE = "NORMSCOPE_HEARTBEAT_SECONDS"
