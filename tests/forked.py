@@ -24,8 +24,7 @@ import pytest
 
 from normscope.__main__ import main
 from normscope.engines import choosing
-from normscope.engines.processes import in_threads
-from normscope.engines.seam import Engine, Job
+from normscope.engines.seam import Engine, Job, in_threads
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["warm"])

@@ -47,7 +47,7 @@ MAY_IMPORT = {
     # What is followed is what the doctor found, and what is added is what our own models have.
     "transplant": {"doctor", "files", "measure", "model", "placement"},
     "train": {"files", "processes", "provenance", "signals", "optim", "settings"},
-    "decode": {"model"},
+    "decode": {"data", "model"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.
     "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train", "transplant"},
     # What they adapt: TensorBoard shows the training loop's events, and other trainers show the doctor's measurements.

@@ -20,7 +20,7 @@ from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
-from normscope.engines.processes import Processes
+from normscope.engines.seam import Processes
 from normscope.processes import surroundings
 from normscope.signals import Interrupted
 from tiny import tiny

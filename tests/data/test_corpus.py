@@ -45,7 +45,7 @@ def test_a_corpus_in_memory_and_on_the_disk_are_one(tmp_path, joint):
     made = Corpus.of_lines(codec(joint), LINES)
     opened = Corpus.open(write(made, tmp_path / "corpus"))
     assert opened.fingerprint == made.fingerprint
-    assert opened.joint == joint
+    assert opened.codec.joint == joint
     assert (opened.source.vocabulary is opened.target.vocabulary) == joint
     assert (opened.source.form, opened.target.form) == (TextForm("de"), TextForm("en", lowercase=True))
     assert (opened.source.language, opened.target.language) == ("de", "en")

@@ -6,7 +6,6 @@ import pytest
 
 from normscope.data.labelled import (
     LabelledPair,
-    PairColumns,
     hold_out,
     label_names,
     largest_share,
@@ -33,7 +32,7 @@ def test_columns_are_found_by_name_whatever_their_order_and_quotation_marks_are_
     file = written(
         tmp_path, "\ufeffid\tsecond\tjudged\tfirst", '7\t"b" said\tyes\t it\'s "a ', "8\tb2\tno\ta2", end=end
     )
-    found = read_pairs(file, PairColumns(label="judged", first="first", second="second"))
+    found = read_pairs(file, ("judged", "first", "second"))
     assert found == [LabelledPair("yes", "it's \"a", '"b" said', 2), LabelledPair("no", "a2", "b2", 3)]
 
 
@@ -55,16 +54,16 @@ def test_columns_are_found_by_name_whatever_their_order_and_quotation_marks_are_
 )
 def test_what_cannot_be_read_is_told_with_file_and_line(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        read_pairs(written(tmp_path, *lines), PairColumns())
+        read_pairs(written(tmp_path, *lines))
 
 
 def test_what_is_no_text_is_refused_as_everywhere(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     with pytest.raises(UserError, match=r"pairs.tsv: no such file"):
-        read_pairs(path, PairColumns())
+        read_pairs(path)
     path.write_bytes(HEADER.encode() + b"\n1\ta\t\xff\n")
     with pytest.raises(UserError, match=r"pairs.tsv:2: byte 5 of the line \(0xff\) is not UTF-8"):
-        read_pairs(path, PairColumns())
+        read_pairs(path)
 
 
 def test_every_tenth_pair_is_held_out_in_order() -> None:
@@ -91,7 +90,7 @@ def test_the_best_constant_answer() -> None:
 )
 def test_the_real_files_are_read_whole(shared: Path, task: str, sizes: tuple[int, int], majority: float) -> None:
     """Sizes and shares as data/README.md counts them."""
-    train, dev = (read_pairs(shared / "data" / task / f"{name}.tsv", PairColumns()) for name in ("train", "dev"))
+    train, dev = (read_pairs(shared / "data" / task / f"{name}.tsv") for name in ("train", "dev"))
     assert (len(train), len(dev)) == sizes
     assert largest_share(dev) == majority
     refuse_unknown_labels(Path("dev.tsv"), dev, label_names(Path("train.tsv"), train))

@@ -39,7 +39,7 @@ def test_every_word_is_in_the_vocabulary_and_comes_back() -> None:
     for i, (_, english) in enumerate(pairs):
         ids = corpus.splits["train"].target[i]
         assert corpus.codec.decode_target_tokenised(ids[:-1]) == english
-    assert corpus.joint
+    assert corpus.codec.joint
 
 
 def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_what_a_corpus_holds(config, text, joint, listing):
     assert corpus.splits["test"].source_text == read(text["test"][0])
     assert corpus.splits["valid"].target_text == read(text["valid"][1])
     assert report.vocabulary_sizes == (200, 200)
-    assert corpus.joint == joint
+    assert corpus.codec.joint == joint
     assert not any("train" in name and name.endswith(".txt") for name in listing(report.out))
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import BPE, Unigram
 
-from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, SPECIALS, UNK, TextTokeniser, _repeated
+from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, SPECIALS, UNK, TextTokeniser, _text
 from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 
@@ -188,7 +188,7 @@ def test_roberta_s_names_and_sentencepiece_s_marks_are_known() -> None:
 
 def test_a_very_long_word_is_learned_from_in_pieces() -> None:
     """The trainer's time grows with the square of a word's length."""
-    texts = list(_repeated({"ab" * 2600: 2, "short": 1}))
+    texts = list(_text({"ab" * 2600: 2, "short": 1}))
     words = " ".join(texts).split()
     assert max(map(len, words)) <= 200
     assert "".join(words) == "ab" * 2600 * 2 + "short"

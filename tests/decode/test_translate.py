@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from normscope.decode import BeamConfig, LineTranslation, beam_search, translate_lines
+from normscope.decode import BeamConfig, LineTranslation, beam_search, translate, translate_lines
 from normscope.decode.translate import batches_by_length
 from normscope.model import EncoderDecoder, ModelConfig
 
@@ -62,9 +62,11 @@ def same(found: LineTranslation, wanted: LineTranslation) -> bool:
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("max_tokens", "window_lines"), [(4096, 1024), (60, 7), (1, 1)])
-def test_order_is_kept_whatever_the_windows_and_batches(model, max_tokens, window_lines):
+def test_order_is_kept_whatever_the_windows_and_batches(model, max_tokens, window_lines, monkeypatch):
+    monkeypatch.setattr(translate, "MAX_TOKENS", max_tokens)
+    monkeypatch.setattr(translate, "WINDOW_LINES", window_lines)
     lines, config = random_lines(23), BeamConfig(beam=2)
-    found = list(translate_lines(model, NumberCodec(), lines, config, max_tokens=max_tokens, window_lines=window_lines))
+    found = list(translate_lines(model, NumberCodec(), lines, config))
     assert len(found) == len(lines)
     assert all(same(f, expected(model, line, config)) for f, line in zip(found, lines, strict=True))
 
@@ -80,14 +82,16 @@ def test_only_empty_lines_need_no_model():
     assert list(translate_lines(None, NumberCodec(), ["", " "])) == [LineTranslation("", "", 0.0)] * 2
 
 
-def test_an_overlong_line_is_cut_and_says_so(model):
+def test_an_overlong_line_is_cut_and_says_so(model, monkeypatch):
+    monkeypatch.setattr(translate, "LONGEST_SOURCE", 4)
     config = BeamConfig(beam=2)
-    found = list(translate_lines(model, NumberCodec(), ["4 5 6 7 8", "4 5 6"], config, longest_source=4))
+    found = list(translate_lines(model, NumberCodec(), ["4 5 6 7 8", "4 5 6"], config))
     assert same(found[0], expected(model, "4 5 6", config, cut=True))
     assert same(found[1], expected(model, "4 5 6", config))
 
 
-def test_input_is_read_window_by_window(model):
+def test_input_is_read_window_by_window(model, monkeypatch):
+    monkeypatch.setattr(translate, "WINDOW_LINES", 4)
     read = 0
 
     def endless() -> Iterator[str]:
@@ -96,7 +100,7 @@ def test_input_is_read_window_by_window(model):
             read += 1
             yield "5 6 7"
 
-    translations = translate_lines(model, NumberCodec(), endless(), BeamConfig(beam=1), window_lines=4)
+    translations = translate_lines(model, NumberCodec(), endless(), BeamConfig(beam=1))
     assert read == 0
     for _ in range(5):
         next(translations)
@@ -106,8 +110,3 @@ def test_input_is_read_window_by_window(model):
 def test_batches_hold_similar_lengths_within_the_budget():
     sources = {n: torch.zeros(length) for n, length in enumerate([3, 9, 4, 9, 30, 1])}
     assert list(batches_by_length(sources, 20)) == [[4], [1, 3], [2, 0, 5]]
-
-
-def test_wrong_settings_are_refused_before_the_first_line(model):
-    with pytest.raises(ValueError, match="window_lines"):
-        translate_lines(model, NumberCodec(), [], window_lines=0)

@@ -9,8 +9,7 @@ import pytest
 from normscope.compare.compare import prepare
 from normscope.compare.grid import Grid
 from normscope.engines.choosing import chosen, local
-from normscope.engines.processes import with_devices
-from normscope.engines.seam import SlurmSettings
+from normscope.engines.seam import SlurmSettings, with_devices
 from normscope.engines.slurm import JobArray
 from normscope.errors import UserError
 from tiny import tiny

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from normscope.engines.forks import Fork, Forks
-from normscope.engines.processes import Process, Processes
-from normscope.engines.seam import AnyEngine, Job
+from normscope.engines.seam import AnyEngine, Job, Process, Processes
 from normscope.settings.tables import to_toml
 from tiny import SHORT, result, tiny
 

@@ -23,7 +23,7 @@ from normscope.__main__ import main
 from normscope.compare import pool as grid_pool
 from normscope.data import opening, work
 from normscope.engines import choosing
-from normscope.engines.processes import Processes
+from normscope.engines.seam import Processes
 from normscope.processes.surroundings import interpreter
 from normscope.report.comparison import page
 from normscope.runs import machine

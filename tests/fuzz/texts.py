@@ -63,7 +63,7 @@ def make_pairs(folder: Path) -> None:
 
 
 def read_pairs(folder: Path, changed: Path) -> Any:
-    pairs = labelled.read_pairs(folder / "pairs.tsv", labelled.PairColumns())
+    pairs = labelled.read_pairs(folder / "pairs.tsv")
     return len(tokeniser().encode_many([pair.first for pair in pairs]))
 
 

@@ -16,7 +16,7 @@ from torch import nn
 import in_process
 from normscope.cli import main as cli
 from normscope.compare import pool
-from normscope.engines.processes import Processes
+from normscope.engines.seam import Processes
 from normscope.errors import UserError
 from normscope.model import Layout
 from normscope.tasks.translation import TRANSLATION, TranslationRunConfig

@@ -90,12 +90,11 @@ def finetune(
       normscope finetune runs/bert --task mrpc --data corpora/mrpc
     """
     open_trained(run, imports, trust)
-    from ..data.labelled import PairColumns
     from ..engines.choosing import chosen
     from ..finetune.cells import SearchSpace
     from ..finetune.finetune import pair_task
 
-    columns = PairColumns(label=label_column, first=first_column, second=second_column)
+    columns = label_column, first_column, second_column
     pairs = pair_task(task, data=data, dev=dev, columns=columns, positive_label=positive)
     space = SearchSpace(
         batch_sizes=tuple(listed(batch_sizes, int, "batch-sizes")),

@@ -25,13 +25,8 @@ HELD_OUT_EVERY = 10
 """Without a file to validate on, every tenth pair is held out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairColumns:
-    """Names of the three columns that are read; a file may have others."""
-
-    label: str = "label"
-    first: str = "sentence1"
-    second: str = "sentence2"
+COLUMNS = ("label", "sentence1", "sentence2")
+"""Names of the three columns that are read, where nobody names others; a file may have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +40,7 @@ class LabelledPair:
     """Counted from 1, the line of column names included."""
 
 
-def read_pairs(path: Path, columns: PairColumns) -> list[LabelledPair]:
+def read_pairs(path: Path, columns: Sequence[str] = COLUMNS) -> list[LabelledPair]:
     """All pairs of a file, without quoting: a quotation mark is a character as any other.
 
     Raises UserError, naming file and line, for what `read_lines` refuses, for columns that are missing or there twice,
@@ -57,11 +52,11 @@ def read_pairs(path: Path, columns: PairColumns) -> list[LabelledPair]:
     return pairs
 
 
-def _pairs(path: Path, columns: PairColumns) -> Iterator[LabelledPair]:
+def _pairs(path: Path, columns: Sequence[str]) -> Iterator[LabelledPair]:
     lines = read_lines(path)
     _, header = next(lines)
     names = [name.strip() for name in header.split("\t")]
-    places = [_place(path, names, name) for name in (columns.label, columns.first, columns.second)]
+    places = [_place(path, names, name) for name in columns]
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) != len(names):
@@ -151,8 +146,9 @@ class PairDataConfig:
                 f"{self.batch_sequences}"
             )
 
-    def columns(self) -> PairColumns:
-        return PairColumns(label=self.label_column, first=self.first_column, second=self.second_column)
+    def columns(self) -> tuple[str, str, str]:
+        """Their names, the label's first."""
+        return self.label_column, self.first_column, self.second_column
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,12 +7,15 @@ or looks for a pattern without end, is refused when it is opened.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
-from ..limits.reading import parse_json, shown
+from ..errors import UserError
+from ..limits.reading import parse_json, read_text, shown
 
 _MOST_KNOWN = 2**18
 """Words whose ids are kept: the few that make up most of any text."""
@@ -195,3 +198,52 @@ def _end_of_class(pattern: str, place: int) -> int:
     while end < len(pattern) and pattern[end] != "]":
         end += 2 if pattern[end] == "\\" else 1
     return end
+
+
+class TokenizerFile:
+    """A tokenizer of the tokenizers library, which one `tokenizer.json` holds."""
+
+    noun: ClassVar[str]
+    unusable: ClassVar[str]
+    """What is said of a file that holds none, before and behind the reason."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Raises ValueError for one of another kind."""
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote. Raises UserError for a file that is missing, damaged, or of another kind."""
+        try:
+            text = read_text(path)
+            refuse_growth(text)
+            return cls(Tokenizer.from_str(text))
+        except OSError as error:
+            raise UserError(f"{path}: cannot read the {cls.noun} ({error.strerror})") from error
+        except Exception as error:  # tokenizers raises bare Exception for malformed JSON
+            raise UserError(f"{path}: {cls.unusable.format(error)}") from error
+
+    def save(self, path: Path) -> None:
+        """Write the `tokenizer.json`; equal tokenizers give equal bytes."""
+        path.write_text(self.to_json(), encoding="utf-8", newline="\n")
+
+    def to_json(self) -> str:
+        """What `save` writes."""
+        return str(self._tokenizer.to_str(pretty=False))
+
+
+_WORDS_A_STRING = 1000
+
+
+def repeated(counts: Mapping[str, int], longest: int | None = None) -> Iterator[str]:
+    """Text in which each word stands as often as counted: trainers take text, not counts.
+
+    longest: words stand there in pieces of so many characters, since a trainer's time grows with the square of a
+    word's length.
+    """
+    for word, count in counts.items():
+        size = longest or len(word)
+        pieces = " ".join(word[at : at + size] for at in range(0, len(word), size)) + " "
+        whole, rest = divmod(count, _WORDS_A_STRING)
+        for repeats in [*([_WORDS_A_STRING] * whole), rest]:
+            yield pieces * repeats

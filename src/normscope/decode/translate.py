@@ -6,32 +6,20 @@ BLEU comes with the signature that says how it was counted (Post 2018, "A Call f
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 
+from ..data.parallel.codec import Codec
 from ..model import EncoderDecoder
 from .search import BeamConfig, Hypothesis, beam_search
 
-
-class TranslationCodec(Protocol):
-    """Text to ids and back for one pair of languages; `normscope.data.codec.Codec` is one."""
-
-    def encode_source(self, raw_lines: Sequence[str]) -> Sequence[NDArray[np.int64]]:
-        """Ids of raw source lines, each ending with EOS."""
-        ...
-
-    def decode_target_tokenised(self, ids: Iterable[int]) -> str:
-        """The target sentence as tokenised words."""
-        ...
-
-    def decode_target(self, ids: Iterable[int]) -> str:
-        """The target sentence as people write it."""
-        ...
+MAX_TOKENS, WINDOW_LINES = 4096, 1024
+"""Padded source tokens times beam, at most, of what is decoded together (one sentence always is); and lines that are
+read before the first of them comes back, among which sentences of like length are gathered."""
+LONGEST_SOURCE = 1024
+"""Tokens of a source, its end token counted, beyond which it is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,52 +31,23 @@ class LineTranslation:
     score: float
     """As `BeamConfig.length_penalty` states it; 0 for an empty line."""
     cut: bool = False
-    """True where the source was longer than `longest_source` and only its beginning was translated."""
+    """True where the source was longer than `LONGEST_SOURCE` and only its beginning was translated."""
 
 
 def translate_lines(
-    model: EncoderDecoder,
-    codec: TranslationCodec,
-    lines: Iterable[str],
-    config: BeamConfig | None = None,
-    *,
-    max_tokens: int = 4096,
-    window_lines: int = 1024,
-    longest_source: int = 1024,
+    model: EncoderDecoder, codec: Codec, lines: Iterable[str], config: BeamConfig | None = None
 ) -> Iterator[LineTranslation]:
-    """One translation a line, in the order of the lines; an empty line gives an empty one without the model.
-
-    max_tokens: padded source tokens times beam, at most, of what is decoded together (one sentence always is).
-    window_lines: lines read before the first of them comes back; sentences of like length are gathered within.
-    longest_source: tokens of a source, its end token counted, beyond which it is cut.
-    """
-    if min(max_tokens, window_lines) < 1 or longest_source < 2:
-        raise ValueError(
-            "max_tokens and window_lines must be at least 1 and longest_source at least 2, "
-            f"got {max_tokens}, {window_lines} and {longest_source}"
-        )
-    config = config or BeamConfig()
-    return _translate(model, codec, iter(lines), config, max_tokens // config.beam, window_lines, longest_source)
-
-
-def _translate(
-    model: EncoderDecoder,
-    codec: TranslationCodec,
-    lines: Iterator[str],
-    config: BeamConfig,
-    batch_tokens: int,
-    window_lines: int,
-    longest_source: int,
-) -> Iterator[LineTranslation]:
-    while window := list(islice(lines, window_lines)):
+    """One translation a line, in the order of the lines; an empty line gives an empty one without the model."""
+    config, waiting = config or BeamConfig(), iter(lines)
+    while window := list(islice(waiting, WINDOW_LINES)):
         spoken = [number for number, line in enumerate(window) if line.strip()]
         encoded = codec.encode_source([window[number] for number in spoken])
         # EOS alone is what a line of nothing but ignored characters becomes.
         sources = {n: torch.from_numpy(ids) for n, ids in zip(spoken, encoded, strict=True) if len(ids) > 1}
-        cut = {n for n, source in sources.items() if source.numel() > longest_source}
-        sources.update({n: torch.cat([sources[n][: longest_source - 1], sources[n][-1:]]) for n in cut})
+        cut = {n for n, source in sources.items() if source.numel() > LONGEST_SOURCE}
+        sources.update({n: torch.cat([sources[n][: LONGEST_SOURCE - 1], sources[n][-1:]]) for n in cut})
         best: dict[int, Hypothesis] = {}
-        for batch in batches_by_length(sources, batch_tokens):
+        for batch in batches_by_length(sources, MAX_TOKENS // config.beam):
             found = beam_search(model, [sources[n] for n in batch], config)
             best.update(zip(batch, (hypotheses[0] for hypotheses in found), strict=True))
         for number in range(len(window)):

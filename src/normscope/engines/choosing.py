@@ -9,8 +9,7 @@ from ..errors import UserError, option
 from ..settings.tables import read_toml
 from ..settings.validation import validated
 from .forks import Forks
-from .processes import Processes
-from .seam import AnyEngine, MakeEngine, RaySettings, SlurmSettings
+from .seam import AnyEngine, MakeEngine, Processes, RaySettings, SlurmSettings
 
 
 def local(at_once: int) -> AnyEngine:
@@ -31,9 +30,13 @@ def chosen(asked: str | None, table: Mapping[str, Any] | None = None) -> MakeEng
     """
     settings = settings_of(asked, table)
     if isinstance(settings, RaySettings):
-        return lambda at_once: _on_ray(settings)
+        from .ray import OnRay
+
+        return lambda at_once: OnRay(settings)
     if isinstance(settings, SlurmSettings):
-        queue = _on_slurm(settings)  # at once: where there is no Slurm, no folder is begun
+        from .slurm import OnSlurm
+
+        queue = OnSlurm(settings)  # at once: where there is no Slurm, no folder is begun
         return lambda at_once: queue
     return local
 
@@ -65,15 +68,3 @@ def settings_of(asked: str | None, table: Mapping[str, Any] | None = None) -> Ra
     if settings:
         raise UserError(f"{source}: the engine local has no settings, got {', '.join(settings)}")
     return None
-
-
-def _on_ray(settings: RaySettings) -> Any:
-    from .ray import OnRay
-
-    return OnRay(settings)
-
-
-def _on_slurm(settings: SlurmSettings) -> Any:
-    from .slurm import OnSlurm
-
-    return OnSlurm(settings)

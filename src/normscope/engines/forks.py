@@ -20,8 +20,7 @@ from typing import Any
 
 from ..processes.surroundings import interpreter, with_lifeline
 from ..signals import HANDLED
-from .processes import in_threads
-from .seam import Engine, Job
+from .seam import Engine, Job, in_threads
 
 _MESSAGE_BYTES = 1 << 17
 """Of a request or an answer at most; Linux takes no longer ones at once."""

@@ -10,8 +10,7 @@ from typing import Any
 from .. import __version__
 from ..errors import UserError, in_one_line, installation
 from ..files import disk_errors, write_atomically
-from .processes import note, run_job, seen_from_here
-from .seam import Engine, Job, RaySettings
+from .seam import Engine, Job, RaySettings, note, run_job, seen_from_here
 
 _LOOK_SECONDS = 0.5
 """Between two questions to the cluster about what has ended, whatever the number of jobs."""

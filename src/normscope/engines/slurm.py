@@ -22,8 +22,7 @@ from ..files import disk_errors, make_folders, write_atomically
 from ..limits.ours import SealedJson
 from ..processes.surroundings import interpreter
 from ..signals import Stopped, raising_stopped
-from .processes import run_job
-from .seam import Engine, Job, SlurmSettings
+from .seam import Engine, Job, SlurmSettings, run_job
 
 _JOBS = SealedJson(
     format_name="normscope-jobs",

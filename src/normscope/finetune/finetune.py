@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..compare.grid import write_configs
 from ..compare.page import RESULTS
 from ..compare.pool import at_once, run_cells
 from ..compare.state import CellState
-from ..data.labelled import LabelledCorpus, PairColumns, PairDataConfig, open_labelled
+from ..data.labelled import COLUMNS, LabelledCorpus, PairDataConfig, open_labelled
 from ..engines.choosing import local
 from ..engines.seam import MakeEngine
 from ..errors import UserError
@@ -60,7 +60,8 @@ class PairTask:
     train_file: Path
     dev_file: Path | None = None
     """None to hold out every tenth pair."""
-    columns: PairColumns = field(default_factory=PairColumns)
+    columns: tuple[str, str, str] = COLUMNS
+    """As `read_pairs` takes them."""
     positive_label: str = ""
 
 
@@ -69,7 +70,7 @@ def pair_task(
     *,
     data: Path | None = None,
     dev: Path | None = None,
-    columns: PairColumns | None = None,
+    columns: tuple[str, str, str] = COLUMNS,
     positive_label: str = "",
 ) -> PairTask:
     """given: mrpc or rte, with the folder `data` of train.tsv and dev.tsv; or a file, with `dev` or without.
@@ -96,7 +97,7 @@ def pair_task(
         name=given if given in _POSITIVE else train.stem,
         train_file=train,
         dev_file=held_out,
-        columns=columns or PairColumns(),
+        columns=columns,
         positive_label=positive_label or _POSITIVE.get(given, ""),
     )
 
@@ -110,6 +111,7 @@ def base_config(
     UserError for a value or key that is not allowed, and for one that an option of its own sets.
     """
     length = min(SEQUENCE_LENGTH, start.config.model.positions) if sequence_length is None else sequence_length
+    label, first, second = task.columns
     try:
         base = PairRunConfig(
             imports=start.config.imports,
@@ -118,9 +120,9 @@ def base_config(
                 valid_file=str(task.dev_file or ""),
                 positive_label=task.positive_label,
                 sequence_length=length,
-                label_column=task.columns.label,
-                first_column=task.columns.first,
-                second_column=task.columns.second,
+                label_column=label,
+                first_column=first,
+                second_column=second,
             ),
             start=start.section(),
             model=start.config.model,

@@ -29,41 +29,30 @@ def _xavier_normal(weight: Tensor, gain: float) -> None:
     nn.init.xavier_normal_(weight, gain=gain)
 
 
-def _torch_default(weight: Tensor, gain: float) -> None:
-    bound = gain * weight.shape[1] ** -0.5
-    nn.init.uniform_(weight, -bound, bound)
+def _normal(std: Callable[[int, int], float]) -> Draw:
+    """std: of the numbers of rows and of columns."""
 
-
-def _normal_by_fan_in(weight: Tensor, gain: float) -> None:
-    nn.init.normal_(weight, std=gain * weight.shape[1] ** -0.5)
-
-
-def _normal(std: float) -> Draw:
     def draw(weight: Tensor, gain: float) -> None:
-        nn.init.normal_(weight, std=gain * std)
+        nn.init.normal_(weight, std=gain * std(*weight.shape))
 
     return draw
 
 
-def _small(weight: Tensor, gain: float) -> None:
-    nn.init.normal_(weight, std=gain * math.sqrt(2 / (5 * weight.shape[1])))
+def _uniform(bound: Callable[[int, int], float]) -> Draw:
+    """bound: of the numbers of rows and of columns."""
+
+    def draw(weight: Tensor, gain: float) -> None:
+        largest = gain * bound(*weight.shape)
+        nn.init.uniform_(weight, -largest, largest)
+
+    return draw
 
 
-def _small_by_fan_out(weight: Tensor, gain: float) -> None:
-    nn.init.normal_(weight, std=gain * math.sqrt(2 / (5 * weight.shape[0])))
-
-
-def _uniform_hundredth(weight: Tensor, gain: float) -> None:
-    nn.init.uniform_(weight, -0.01 * gain, 0.01 * gain)
-
-
-def _uniform_by_width(weight: Tensor, gain: float) -> None:
-    bound = gain / weight.shape[1]
-    nn.init.uniform_(weight, -bound, bound)
-
-
-def _normal_by_fan_out(weight: Tensor, gain: float) -> None:
-    nn.init.normal_(weight, std=gain * weight.shape[0] ** -0.5)
+_normal_by_fan_in = _normal(lambda rows, columns: columns**-0.5)
+_small = _normal(lambda rows, columns: math.sqrt(2 / (5 * columns)))
+_normal_by_fan_out = _normal(lambda rows, columns: rows**-0.5)
+_small_by_fan_out = _normal(lambda rows, columns: math.sqrt(2 / (5 * rows)))
+_bert = _normal(lambda rows, columns: BERT_STD)
 
 
 def _zeros(weight: Tensor, gain: float) -> None:
@@ -117,7 +106,7 @@ SCHEMES: dict[str, Scheme] = {
         source="fairseq 0.10 and later: feed-forward as torch.nn.Linear, query, key and value biases drawn",
         draws=dict.fromkeys(_QKV, _PACKED)
         | {"output": _xavier_uniform(1.0)}
-        | dict.fromkeys(("ffn_in", "ffn_out"), _torch_default),
+        | dict.fromkeys(("ffn_in", "ffn_out"), _uniform(lambda rows, columns: columns**-0.5)),
         drawn_biases=frozenset((*_QKV, "ffn_in", "ffn_out")),
     ),
     "theory": Scheme(
@@ -136,11 +125,11 @@ SCHEMES: dict[str, Scheme] = {
     "rezero": Scheme(
         source="Bachlechner et al. 2020 (ReZero): Glorot uniform, and the authors' advice of embeddings U(-1/d, 1/d)",
         draws=dict.fromkeys(_ALL, _xavier_uniform(1.0)),
-        embedding=_uniform_by_width,
+        embedding=_uniform(lambda rows, columns: 1 / columns),
     ),
     "normal-0.02": Scheme(
         source="Radford et al. 2019 (GPT-2) and most decoder-only models since: N(0, 0.02²)",
-        draws=dict.fromkeys(_ALL, _normal(0.02)),
+        draws=dict.fromkeys(_ALL, _bert),
     ),
     "megatron": Scheme(
         source="Shoeybi et al. 2019 as HybridNorm runs it: N(0, 2/(5d)), d the model's width",
@@ -150,7 +139,7 @@ SCHEMES: dict[str, Scheme] = {
         source="Nguyen & Salazar 2019 (SmallInit): attention N(0, 2/(5d)), feed-forward Glorot normal; embeddings "
         "U(-0.01, 0.01), which FixNorm normalises",
         draws=dict.fromkeys((*_QKV, "output"), _small) | dict.fromkeys(("ffn_in", "ffn_out"), _xavier_normal),
-        embedding=_uniform_hundredth,
+        embedding=_uniform(lambda rows, columns: 0.01),
     ),
     "normal-by-width": Scheme(
         source="Loshchilov et al. 2024 (nGPT): N(0, 1/d), d the model's width",
@@ -176,7 +165,7 @@ def initialise(model: nn.Module, scheme: str, placement: type[Placement]) -> Non
 
 def draw_bert(weight: Tensor, gain: float = 1.0) -> None:
     """N(0, 0.02²), the way tables without a √d and heads are drawn whatever the scheme."""
-    _normal(BERT_STD)(weight, gain)
+    _bert(weight, gain)
 
 
 def unit_vectors(model: nn.Module) -> list[tuple[Tensor, int]]:

@@ -3,15 +3,15 @@
 # N = packed tokens, D = width, V = vocabulary
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..placement import StackShape, named
+from ..placement import named
 from ..placement.reading import read_head
-from .attention import Cache, Context, Layout, with_heads
+from .attention import Cache, Context, Layout
 from .embedding import OutputTable, TextEmbedding
 from .initialisation import initialise
 from .linear import Dropout, HeadLinear
@@ -31,19 +31,10 @@ class EncoderConfig(TextModelConfig):
     The embedding and the masked-token head have a norm whatever the placement.
     """
 
+    KIND: ClassVar[Literal["encoder", "decoder"]] = "encoder"
+
     placement: str = "post-ln"
     activation: str = "gelu"
-
-    def shape(self) -> StackShape:
-        """What the placement of its stack is read for."""
-        shape = StackShape(
-            kind="encoder",
-            width=self.width,
-            ffn_width=self.ffn_width,
-            heads=self.heads,
-            encoder_blocks=self.blocks,
-        )
-        return with_heads(shape, self.attention)
 
 
 class PooledEncoder(nn.Module):
@@ -150,6 +141,8 @@ class PairClassifier(PooledEncoder):
 class DecoderConfig(TextModelConfig):
     """A decoder alone. The defaults are GPT-2's smallest size (Radford et al. 2019, table 2)."""
 
+    KIND: ClassVar[Literal["encoder", "decoder"]] = "decoder"
+
     positions: int = 1024
     """Of the longest sequence."""
     activation: str = "gelu-tanh"
@@ -164,17 +157,6 @@ class DecoderConfig(TextModelConfig):
         TextModelConfig.__post_init__(self)
         if isinstance(self.logit_soft_cap, int | float) and not self.logit_soft_cap > 0:
             raise ValueError(f"logit_soft_cap must be above 0, or none, got {self.logit_soft_cap}")
-
-    def shape(self) -> StackShape:
-        """What the placement of its stack is read for."""
-        shape = StackShape(
-            kind="decoder",
-            width=self.width,
-            ffn_width=self.ffn_width,
-            heads=self.heads,
-            decoder_blocks=self.blocks,
-        )
-        return with_heads(shape, self.attention)
 
 
 class LanguageModel(nn.Module):

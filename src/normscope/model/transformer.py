@@ -85,6 +85,8 @@ class TextModelConfig(ArchitectureConfig):
     """Of one stack that reads text, with a number of positions."""
 
     COUNTS: ClassVar[tuple[str, ...]] = ("blocks", "positions")
+    KIND: ClassVar[Literal["encoder", "decoder"]]
+    """Of its stack."""
 
     width: int = 768
     ffn_width: int = 3072
@@ -99,6 +101,12 @@ class TextModelConfig(ArchitectureConfig):
     initialisation: str = "normal-0.02"
     """normal-0.02 with the placement's gains, as-placement (the one of the placement's source), or another of
     `normscope.model.SCHEMES`. Embeddings and heads are drawn from N(0, 0.02²) whatever it is."""
+
+    def shape(self) -> StackShape:
+        """What the placement of its stack is read for."""
+        blocks = {f"{self.KIND}_blocks": self.blocks}
+        shape = StackShape(kind=self.KIND, width=self.width, ffn_width=self.ffn_width, heads=self.heads, **blocks)
+        return with_heads(shape, self.attention)
 
 
 def least_weights(shape: StackShape) -> int:

@@ -133,23 +133,6 @@ class _OptimizerEntry:
     """Between which a search for its largest stable rate begins and ends."""
 
 
-# The fused step reads and writes every weight once; same arithmetic.
-def _adam(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
-    return torch.optim.Adam(groups, betas=c.betas, eps=c.epsilon, fused=True)
-
-
-def _adamw(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
-    return torch.optim.AdamW(groups, betas=c.betas, eps=c.epsilon, fused=True)
-
-
-def _radam(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
-    return torch.optim.RAdam(groups, betas=c.betas, eps=c.epsilon)
-
-
-def _sgd(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, momentum=c.momentum)
-
-
 def _lion(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     try:
         from lion_pytorch import Lion
@@ -164,13 +147,22 @@ def _muon(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     return Muon(ruled, momentum=c.muon_momentum, betas=c.betas, eps=c.epsilon)
 
 
+# The fused step reads and writes every weight once; same arithmetic.
 OPTIMIZERS: dict[str, _OptimizerEntry] = {
-    "adam": _OptimizerEntry(make=_adam),
-    # 0.01 is torch's default.
-    "adamw": _OptimizerEntry(make=_adamw, usual_weight_decay=0.01, bears_as="adam"),
-    # torch's default is a momentum of 0; nobody trains a Transformer so.
-    "sgd": _OptimizerEntry(make=_sgd, usual_momentum=0.9, searched_rates=(0.1, 100.0)),
-    "radam": _OptimizerEntry(make=_radam, searched_rates=(4.64e-3, 2.15)),
+    "adam": _OptimizerEntry(make=lambda groups, c: torch.optim.Adam(groups, betas=c.betas, eps=c.epsilon, fused=True)),
+    "adamw": _OptimizerEntry(
+        make=lambda groups, c: torch.optim.AdamW(groups, betas=c.betas, eps=c.epsilon, fused=True),
+        usual_weight_decay=0.01,  # torch's default
+        bears_as="adam",
+    ),
+    "sgd": _OptimizerEntry(
+        make=lambda groups, c: torch.optim.SGD(groups, momentum=c.momentum),
+        usual_momentum=0.9,  # torch's default is 0; nobody trains a Transformer so
+        searched_rates=(0.1, 100.0),
+    ),
+    "radam": _OptimizerEntry(
+        make=lambda groups, c: torch.optim.RAdam(groups, betas=c.betas, eps=c.epsilon), searched_rates=(4.64e-3, 2.15)
+    ),
     "lion": _OptimizerEntry(make=_lion, searched_rates=(4.64e-4, 0.215)),
     # Its step has the size of AdamW's, so that rates carry over (Liu et al. 2025, section 2.2); no case was measured.
     "muon": _OptimizerEntry(make=_muon, usual_weight_decay=0.01, bears_as="adam"),

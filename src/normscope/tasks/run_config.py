@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..data.opening import TOY, TextDataConfig
 from ..errors import UserError
@@ -15,22 +15,6 @@ from ..settings.tables import check_choices
 from ..train import TrainConfig
 
 C = TypeVar("C", bound="RunConfig")
-
-
-class DataSection(Protocol):
-    """What every task's [data] section says."""
-
-    @property
-    def corpus(self) -> str:
-        """A folder or file, or a name of embedded data."""
-        ...
-
-
-class ModelSection(Protocol):
-    """What every task's [model] section says."""
-
-    @property
-    def placement(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +33,10 @@ class RunConfig:
     adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     task: str
-    data: DataSection
-    model: ModelSection
+    data: Any
+    """Each has a `corpus`: a folder or file, or a name of embedded data."""
+    model: Any
+    """Each has a `placement`."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -76,7 +62,7 @@ def with_absolute_paths(config: C) -> C:
 
     Raises UserError for a file that is not there.
     """
-    data: Any = config.data
+    data = config.data
     corpus = data.corpus if data.corpus == TOY else absolute(data.corpus)
     imports = tuple(str(OwnFile.of(file).pinned()) for file in config.imports)
     return replace(config, imports=imports, data=replace(data, corpus=corpus))

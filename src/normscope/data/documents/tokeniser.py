@@ -2,9 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,8 +13,7 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
-from ...limits.reading import read_text
-from ..words import WordEncoder, refuse_growth, word_counts
+from ..words import TokenizerFile, WordEncoder, repeated, word_counts
 
 TokeniserKind = Literal["wordpiece", "bpe"]
 
@@ -26,7 +24,6 @@ _MIN_PAIR_COUNT = 2
 _ALPHABET_SHARE = 8
 """WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each,
 where the words of these characters give enough entries."""
-_WORDS_A_STRING = 1000
 _MOST_LEARNED_CHARACTERS = 200
 """Of a word in one piece; WordPiece leaves words of more than 100 unknown."""
 
@@ -60,7 +57,7 @@ def _learned_bpe(counts: Mapping[str, int], size: int) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_repeated(counts), trainer)
+    tokenizer.train_from_iterator(_text(counts), trainer)
     _check_size(tokenizer, size, len(SPECIALS) + 256)
     return tokenizer
 
@@ -98,7 +95,7 @@ def _trained_wordpiece(counts: Mapping[str, int], alphabet: Sequence[str], size:
     spelt = {word: count for word, count in counts.items() if known.issuperset(word)}
     trained = Tokenizer(BPE(unk_token=_UNK, continuing_subword_prefix=_CONTINUES))
     trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    trained.train_from_iterator(_repeated(spelt), trainer)
+    trained.train_from_iterator(_text(spelt), trainer)
     return trained
 
 
@@ -116,16 +113,8 @@ def _alphabet(frequencies: Counter[str], most: int) -> list[str]:
     return [*kept, *(_CONTINUES + character for character in kept)]
 
 
-def _repeated(counts: Mapping[str, int]) -> Iterable[str]:
-    """Text in which each word stands as often as counted: the trainer takes text, not counts.
-
-    Very long words stand there in pieces, since the trainer's time grows with the square of a word's length.
-    """
-    for word in sorted(counts):
-        whole, rest = divmod(counts[word], _WORDS_A_STRING)
-        for repeats in [*([_WORDS_A_STRING] * whole), rest]:
-            pieces = (word[at : at + _MOST_LEARNED_CHARACTERS] for at in range(0, len(word), _MOST_LEARNED_CHARACTERS))
-            yield (" ".join(pieces) + " ") * repeats
+def _text(counts: Mapping[str, int]) -> Iterator[str]:
+    return repeated(dict(sorted(counts.items())), _MOST_LEARNED_CHARACTERS)
 
 
 def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
@@ -157,19 +146,21 @@ _NAMES = {
 """What BERT calls each, and RoBERTa; of the end, also what GPT-2, Llama 3 and Gemma call it."""
 
 
-class TextTokeniser:
+class TextTokeniser(TokenizerFile):
     """A `tokenizer.json` of the tokenizers library with the five special tokens of BERT, whatever their ids.
 
     A decoder's has an end of documents, [SEP] here, and not all of the others, which `lacks` names: their ids are
     the end's.
     """
 
+    noun, unusable = "tokeniser", "not a tokenizer.json that can be used here ({})"
+
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Raises ValueError for one without an end of documents, or with gaps in its ids."""
         ids = tokenizer.get_vocab(with_added_tokens=True)
         if sorted(ids.values()) != list(range(len(ids))):
             raise ValueError("its token ids do not run from 0 without gaps")
-        self._tokenizer = tokenizer
+        super().__init__(tokenizer)
         # Our own sequences, without what a post-processor would add, and never cut or padded.
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -195,31 +186,11 @@ class TextTokeniser:
         """As `learn`, from how often each word occurs, as `word_counts` tells with the `steps` of the kind."""
         return cls(learned(counts, size, kind, lowercase))
 
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Raises UserError for a file that is missing, damaged, or without the special tokens."""
-        try:
-            text = read_text(path)
-            refuse_growth(text)
-            return cls(Tokenizer.from_str(text))
-        except OSError as error:
-            raise UserError(f"{path}: cannot read the tokeniser ({error.strerror})") from error
-        except Exception as error:  # tokenizers raises bare Exception for malformed JSON
-            raise UserError(f"{path}: not a tokenizer.json that can be used here ({error})") from error
-
     def grown(self, size: int) -> Self:
         """The same with as many entries more as are missing to `size`: checkpoints have rows that nobody uses."""
         tokenizer = Tokenizer.from_str(self.to_json())
         tokenizer.add_special_tokens([f"<unused {i}>" for i in range(len(self), size)])
         return type(self)(tokenizer)
-
-    def save(self, path: Path) -> None:
-        """Write the `tokenizer.json`; equal tokenisers give equal bytes."""
-        path.write_text(self.to_json(), encoding="utf-8", newline="\n")
-
-    def to_json(self) -> str:
-        """What `save` writes."""
-        return str(self._tokenizer.to_str(pretty=False))
 
     def __len__(self) -> int:
         return len(self.tokens)

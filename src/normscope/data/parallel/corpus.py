@@ -103,9 +103,7 @@ class Split:
 class Corpus:
     """Made by `open` or `in_memory`."""
 
-    source: CodecSide
-    target: CodecSide
-    joint: bool
+    codec: Codec
     fingerprint: str
     """SHA-256 over token ids, offsets and vocabularies: equal for equal training data, wherever it lies."""
     splits: Mapping[str, Split]
@@ -113,8 +111,12 @@ class Corpus:
     """How the corpus was made, as its maker noted it; empty in memory."""
 
     @property
-    def codec(self) -> Codec:
-        return Codec(source=self.source, target=self.target, joint=self.joint)
+    def source(self) -> CodecSide:
+        return self.codec.source
+
+    @property
+    def target(self) -> CodecSide:
+        return self.codec.target
 
     def save_vocabularies(self, folder: Path) -> None:
         """Write what `Codec.load(folder)` needs, so that a run can translate without the corpus."""
@@ -131,7 +133,7 @@ class Corpus:
             for kind, digest in sentences.digests(sizes[side]).items()
         }
         noted = fingerprint({**arrays, **codec.vocabulary_digests()})
-        return cls(codec.source, codec.target, codec.joint, noted, dict(splits), {})
+        return cls(codec, noted, dict(splits), {})
 
     @classmethod
     def of_lines(cls, codec: Codec, lines: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Self:
@@ -155,7 +157,7 @@ class Corpus:
         manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data prepare`")
         codec = Codec.load(folder)
         splits = {name: _open_split(folder, name, codec) for name in manifest.splits}
-        return cls(codec.source, codec.target, codec.joint, manifest.fingerprint, splits, manifest.preparation)
+        return cls(codec, manifest.fingerprint, splits, manifest.preparation)
 
 
 class TokenWriter(ExitStack):

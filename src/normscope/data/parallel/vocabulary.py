@@ -5,8 +5,7 @@ The four special ids are fairseq's (`fairseq/data/dictionary.py`), so that table
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -18,19 +17,19 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
-from ...limits.reading import read_text
-from ..words import WordEncoder, refuse_growth
+from ..words import TokenizerFile, WordEncoder, repeated
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 END_OF_WORD = "</w>"
 
 _MIN_PAIR_COUNT = 2  # as subword-nmt's learn_bpe, which the paper's recipe uses: a merge seen once is a memorised word
-_WORDS_A_STRING = 1000
 
 
-class Vocabulary:
+class Vocabulary(TokenizerFile):
     """Token ids of one language, or of two that share them. Words are what stands between whitespace."""
+
+    noun, unusable = "vocabulary", "not a vocabulary of NormScope or damaged ({}); prepare it again"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Raises ValueError unless ids 0 to 3 are `SPECIAL_TOKENS` and the model is BPE or WordLevel."""
@@ -40,7 +39,7 @@ class Vocabulary:
             raise ValueError(f"ids must run from 0 without gaps and begin with {', '.join(SPECIAL_TOKENS)}")
         if not isinstance(tokenizer.model, BPE | WordLevel):
             raise ValueError(f"need a BPE or WordLevel model, got {type(tokenizer.model).__name__}")
-        self._tokenizer = tokenizer
+        super().__init__(tokenizer)
         whole_words = isinstance(tokenizer.model, WordLevel)
         self._printed = [_printed(token, whole_word=whole_words) for token in tokens]
         self._by_words = WordEncoder(self.encode_many)
@@ -75,7 +74,7 @@ class Vocabulary:
         )
         trained = Tokenizer(BPE(unk_token=SPECIAL_TOKENS[UNK], end_of_word_suffix=END_OF_WORD))
         trained.pre_tokenizer = WhitespaceSplit()
-        trained.train_from_iterator(_repeated(counts), trainer)
+        trained.train_from_iterator(repeated(counts), trainer)
         largest = trained.get_vocab_size()
         if largest < size:
             raise UserError(
@@ -107,26 +106,6 @@ class Vocabulary:
         tokenizer = Tokenizer(WordLevel(vocab=ids, unk_token=SPECIAL_TOKENS[UNK]))
         tokenizer.pre_tokenizer = WhitespaceSplit()
         return cls(tokenizer)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote. Raises UserError for a missing or damaged file."""
-        try:
-            text = read_text(path)
-            refuse_growth(text)
-            return cls(Tokenizer.from_str(text))
-        except OSError as error:
-            raise UserError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
-        except Exception as error:  # tokenizers raises bare Exception for malformed JSON
-            raise UserError(f"{path}: not a vocabulary of NormScope or damaged ({error}); prepare it again") from error
-
-    def save(self, path: Path) -> None:
-        """Write the `tokenizer.json` of the tokenizers library; equal vocabularies give equal bytes."""
-        path.write_text(self.to_json(), encoding="utf-8", newline="\n")
-
-    def to_json(self) -> str:
-        """What `save` writes."""
-        return str(self._tokenizer.to_str(pretty=False))
 
     def __len__(self) -> int:
         return len(self._printed)
@@ -175,14 +154,6 @@ def _alphabet(words: Iterable[str]) -> list[str]:
         inside.update(word)
         final.add(word[-1])
     return [*sorted(inside), *(character + END_OF_WORD for character in sorted(final))]
-
-
-def _repeated(counts: Mapping[str, int]) -> Iterator[str]:
-    """Text in which each word stands as often as counted: the trainer takes text, not counts."""
-    for word, count in counts.items():
-        whole, rest = divmod(count, _WORDS_A_STRING)
-        for repeats in [*([_WORDS_A_STRING] * whole), rest]:
-            yield (word + " ") * repeats
 
 
 def _without_special(ids: list[int]) -> list[int]:
