@@ -51,7 +51,7 @@ def make_parallel(folder: Path) -> None:
 def read_parallel(folder: Path, changed: Path) -> Any:
     made = parallel.Corpus.open(folder)
     tokens = {name: (s.source.tokens.tolist(), s.target.offsets.tolist()) for name, s in made.splits.items()}
-    return made.fingerprint, made.preparation, made.joint, made.codec.vocabulary_digests(), tokens
+    return made.fingerprint, made.preparation, made.codec.joint, made.codec.vocabulary_digests(), tokens
 
 
 def make_documents(folder: Path) -> None:
@@ -67,10 +67,8 @@ def make_documents(folder: Path) -> None:
             vocabulary_size=len(made.tokeniser),
         )
         with documents.SplitWriter(folder, name, len(made.tokeniser)) as writer:
-            lengths, sizes = np.diff(few.sentences), np.diff(few.documents)
-            writer.append(
-                documents.EncodedSentences(few.tokens[:], lengths, np.arange(len(sizes)), sizes, np.array([few.words]))
-            )
+            numbers = np.repeat(np.arange(len(few)), np.diff(few.documents))
+            writer.append(documents.encoded_sentences(few.tokens, np.diff(few.sentences), numbers, few.words))
             writer.end()
         words[name] = few.words
     form = {"format_name": documents.FORMAT, "version": documents.VERSION}

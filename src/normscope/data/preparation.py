@@ -84,9 +84,7 @@ class Preparation(ABC, Generic[_Part, _Report]):
     count: Callable[[_Part], Sequence[Counter[str]]] | None
     """How often each word occurs in what is kept of a training part, in one text or several; None to learn nothing."""
     encode: Callable[[Path, _Part], Mapping[str, NDArray[Any]]]
-    """Named arrays of a part, by what was learned."""
-    decode: Callable[[_Part, Mapping[str, NDArray[Any]]], Iterator[tuple[str, Any]]]
-    """(split, what its writer appends) for each split that the arrays of a part hold something of."""
+    """Arrays of a part, by what was learned, under the names `split.name`: a split's writer appends those by name."""
     out: Path
     processes: int
     sources: Sequence[Path]
@@ -150,9 +148,13 @@ def prepared(kind: Preparation[_Part, _Report], progress: Progress) -> _Report:
             with ExitStack() as stack:
                 writers = kind.writers(whole, learned, stack)
                 for done, part in enumerate(parts, 1 + len(parts)):
+                    found: dict[str, dict[str, NDArray[Any]]] = {}
                     with np.load(part.ids, allow_pickle=False) as arrays:
-                        for split, found in kind.decode(part, arrays):
-                            writers[split].append(found)
+                        for name in arrays:
+                            split, _, inner = name.partition(".")
+                            found.setdefault(split, {})[inner] = arrays[name]
+                    for split, encoded in found.items():
+                        writers[split].append(encoded)
                     progress("encode", done, steps)
                 for writer in writers.values():
                     writer.end()

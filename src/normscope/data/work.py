@@ -26,7 +26,7 @@ PART_CHARACTERS = 2**22
 """Of text in one part: seconds of work, and some ten MB of memory for each process."""
 _FOLDER = "parts"
 _NOTE, _TABLE = "work.json", "read.json"
-_VERSION = 2
+_VERSION = 3
 _MADE_WITH = ("tokenizers", "sentencex", "sacremoses", "numpy")
 _AGAIN = "prepare the corpus again"
 _WORK = SealedJson(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,27 +141,22 @@ class DocumentCorpus:
         )
 
 
-class EncodedSentences(NamedTuple):
-    """Token ids of what a part holds for one split; without sentences and documents that have none."""
+def encoded_sentences(
+    tokens: NDArray[np.integer], lengths: NDArray[np.int64], numbers: NDArray[np.int64], words: int
+) -> dict[str, NDArray[Any]]:
+    """What a part holds for one split, as its writer takes it, without sentences and documents that have no tokens.
 
-    tokens: NDArray[np.integer]
-    lengths: NDArray[np.int64]
-    """Tokens of each sentence."""
-    numbers: NDArray[np.int64]
-    """Of each document with sentences here."""
-    sentences: NDArray[np.int64]
-    """Of each of those."""
-    words: NDArray[np.int64]
-    """(1,): of all documents, those without tokens too."""
-
-    @classmethod
-    def of(
-        cls, tokens: NDArray[np.integer], lengths: NDArray[np.int64], numbers: NDArray[np.int64], words: int
-    ) -> Self:
-        """From the number of the document of every sentence."""
-        kept = lengths > 0
-        found, counts = np.unique(numbers[kept], return_counts=True)
-        return cls(tokens, lengths[kept], found, counts, np.array([words]))
+    lengths, numbers: tokens of every sentence, and the number of its document. words: of all documents.
+    """
+    kept = lengths > 0
+    found, counts = np.unique(numbers[kept], return_counts=True)
+    return {
+        "tokens": tokens,
+        "lengths": lengths[kept],
+        "numbers": found,
+        "sentences": counts,
+        "words": np.array([words]),
+    }
 
 
 class SplitWriter(ExitStack):
@@ -189,19 +184,19 @@ class SplitWriter(ExitStack):
         """So far."""
         return self._tokens.written
 
-    def append(self, found: EncodedSentences) -> None:
+    def append(self, found: Mapping[str, NDArray[Any]]) -> None:
         """Add what a part holds; its first document may be the last one of the part before."""
-        ends = self.tokens + np.cumsum(found.lengths)
-        begins = self.sentences + np.cumsum(found.sentences) - found.sentences
-        new = found.numbers != self._last
+        ends = self.tokens + np.cumsum(found["lengths"])
+        begins = self.sentences + np.cumsum(found["sentences"]) - found["sentences"]
+        new = found["numbers"] != self._last
         # An offset is where one document ends and the next begins; the first, 0, is written.
         self._documents.append(begins[new & (begins > 0)])
-        self._tokens.append(found.tokens)
+        self._tokens.append(found["tokens"])
         self._sentences.append(ends)
         self.documents += int(new.sum())
-        self.words += int(found.words[0])
-        if len(found.numbers):
-            self._last = int(found.numbers[-1])
+        self.words += int(found["words"][0])
+        if len(found["numbers"]):
+            self._last = int(found["numbers"][-1])
 
     def end(self) -> None:
         """Write where the last document ends."""

@@ -28,7 +28,6 @@ from .text import (
     count_part,
     document_parts,
     encode_part,
-    encoded_in,
     paragraphs_of,
     split_paragraphs,
 )
@@ -133,7 +132,7 @@ def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage
 class _Documents(Preparation[DocumentPart, DocumentsReport]):
     corpus, reported = DocumentCorpus, DocumentsReport
     format_name, version, learned = FORMAT, VERSION, TOKENISER
-    encode, decode = staticmethod(encode_part), staticmethod(encoded_in)
+    encode = staticmethod(encode_part)
 
     def __init__(self, config: DocumentsConfig) -> None:
         self.config = config

@@ -20,7 +20,7 @@ from ..lines import Position
 from ..preparation import ReadPart, TextPart
 from ..sources import FIELD, TextLayout, has_records, source_bytes, texts_in
 from ..words import word_counts
-from .corpus import EncodedSentences
+from .corpus import encoded_sentences
 from .tokeniser import TextTokeniser, TokeniserKind, steps
 
 
@@ -180,7 +180,7 @@ def count_part(kind: TokeniserKind, lowercase: bool, part: DocumentPart) -> tupl
 
 
 def encode_part(tokeniser_file: Path, part: DocumentPart) -> dict[str, NDArray[Any]]:
-    """The arrays of what a part keeps, and of what is held out of it."""
+    """The arrays of what a part keeps, and of what is held out of it, which is validation text."""
     tokeniser = _tokeniser(tokeniser_file)
     sentences, numbers, words = part.sentences()
     tokens, lengths = tokeniser.encode_joined(sentences)
@@ -188,17 +188,12 @@ def encode_part(tokeniser_file: Path, part: DocumentPart) -> dict[str, NDArray[A
     held_out_S = np.isin(numbers_S, list(part.held_out))
     tokens = tokens.astype(token_dtype(len(tokeniser)))
     arrays: dict[str, NDArray[Any]] = {}
-    for which, mask_S in (("kept", ~held_out_S), ("held_out", held_out_S)):
-        count = sum(n for number, n in words.items() if (number in part.held_out) == (which == "held_out"))
-        found = EncodedSentences.of(tokens[np.repeat(mask_S, lengths)], lengths[mask_S], numbers_S[mask_S], count)
-        arrays |= {f"{which}.{name}": array for name, array in found._asdict().items()}
+    for held_out, split in ((False, part.split), *([(True, "valid")] if part.held_out else [])):
+        mask_S = held_out_S == held_out
+        count = sum(n for number, n in words.items() if (number in part.held_out) == held_out)
+        found = encoded_sentences(tokens[np.repeat(mask_S, lengths)], lengths[mask_S], numbers_S[mask_S], count)
+        arrays |= {f"{split}.{name}": array for name, array in found.items()}
     return arrays
-
-
-def encoded_in(part: DocumentPart, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, EncodedSentences]]:
-    """Split -> what a part's arrays hold of it; what is held out is validation text."""
-    for which, split in (("kept", part.split), *([("held_out", "valid")] if part.held_out else [])):
-        yield split, EncodedSentences(*(arrays[f"{which}.{name}"] for name in EncodedSentences._fields))
 
 
 @lru_cache(maxsize=1)

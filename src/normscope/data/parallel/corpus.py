@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,16 +181,6 @@ class TokenWriter(ExitStack):
         self._tokens.append(tokens)
 
 
-class EncodedPairs(NamedTuple):
-    """What a part of the text holds of a split."""
-
-    tokens: Mapping[str, NDArray[np.integer]]
-    """Side -> the ids of all sentences, each with its EOS."""
-    lengths: Mapping[str, NDArray[np.int64]]
-    raw: Mapping[str, bytes]
-    """Side -> lines as they were given, of what is no training text."""
-
-
 class PairWriter:
     """The files of one split: token ids of both sides, and raw text where the split is one to score on."""
 
@@ -209,12 +199,12 @@ class PairWriter:
         """Of source and target, so far."""
         return self._tokens["source"].tokens, self._tokens["target"].tokens
 
-    def append(self, found: EncodedPairs) -> None:
-        """Add what a part holds."""
+    def append(self, found: Mapping[str, NDArray[Any]]) -> None:
+        """Add what a part holds: of each side its `tokens` with every EOS, their `lengths`, bytes of `raw` lines."""
         for side, writer in self._tokens.items():
-            writer.append(found.tokens[side], found.lengths[side])
+            writer.append(found[f"{side}.tokens"], found[f"{side}.lengths"])
         for side, stream in self._raw.items():
-            stream.write(found.raw[side])
+            stream.write(found[f"{side}.raw"].tobytes())
 
     def end(self) -> None:
         """Nothing stands behind the last part."""

@@ -17,7 +17,7 @@ from ..folder import token_dtype
 from ..preparation import CorpusReport, ReadPart, TextPart
 from ..sources import texts_in
 from .codec import Codec, TextForm, check_language, has_rules, prepare_pairs
-from .corpus import SIDES, EncodedPairs
+from .corpus import SIDES
 from .vocabulary import EOS, Vocabulary
 
 
@@ -222,9 +222,6 @@ def count_part(part: PairPart) -> tuple[Counter[str], Counter[str]]:
     return counts
 
 
-_KINDS = ("tokens", "lengths", "raw")
-
-
 def encode_part(codec_folder: Path, part: PairPart) -> dict[str, NDArray[Any]]:
     """The arrays of each split that a part holds pairs of, by the codec in that folder."""
     codec = _codec(codec_folder)
@@ -236,16 +233,9 @@ def encode_part(codec_folder: Path, part: PairPart) -> dict[str, NDArray[Any]]:
         for at, (side, form) in enumerate(zip(SIDES, (codec.source, codec.target), strict=True)):
             lines = "".join(raw[at] + "\n" for raw, _ in several) if split != "train" else ""
             tokens, lengths = _with_ends(form.vocabulary, [pair[at] for _, pair in several])
-            found = tokens, lengths, np.frombuffer(lines.encode(), "u1")
-            arrays |= {f"{split}.{side}.{kind}": array for kind, array in zip(_KINDS, found, strict=True)}
+            found = {"tokens": tokens, "lengths": lengths, "raw": np.frombuffer(lines.encode(), "u1")}
+            arrays |= {f"{split}.{side}.{kind}": array for kind, array in found.items()}
     return arrays
-
-
-def encoded_in(part: PairPart, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, EncodedPairs]]:
-    """Split -> what a part's arrays hold of it."""
-    for split in dict.fromkeys(name.partition(".")[0] for name in arrays):
-        tokens, lengths, raw = ({side: arrays[f"{split}.{side}.{kind}"] for side in SIDES} for kind in _KINDS)
-        yield split, EncodedPairs(tokens, lengths, {side: lines.tobytes() for side, lines in raw.items()})
 
 
 def _with_ends(vocabulary: Vocabulary, lines: Sequence[str]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:

@@ -25,7 +25,6 @@ from .preparation import (
     PrepareReport,
     count_part,
     encode_part,
-    encoded_in,
     pair_parts,
     pairs_in,
     tokenise_pairs,
@@ -49,7 +48,7 @@ def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, tota
 class _Pairs(Preparation[PairPart, PrepareReport]):
     corpus, reported = Corpus, PrepareReport
     format_name, version, learned = corpus_files.FORMAT, corpus_files.VERSION, "codec"
-    count, encode, decode = staticmethod(count_part), staticmethod(encode_part), staticmethod(encoded_in)
+    count, encode = staticmethod(count_part), staticmethod(encode_part)
 
     def __init__(self, config: PrepareConfig) -> None:
         self.config = config
