@@ -45,7 +45,11 @@ def _transformers(
 
 
 def _rotary(
-    layout: RotaryLayout, wiring: str, *, activation: str = "swiglu", **settings: tuple[Any, ...]
+    layout: RotaryLayout,
+    wiring: str,
+    settings: dict[str, tuple[Any, ...]] = _ROTARY,
+    *,
+    activation: str = "swiglu",
 ) -> ExportForm:
     """A decoder with rotary positions. settings: dotted keys with their values, beside `_ROTARY`."""
     return _transformers(
@@ -85,9 +89,9 @@ FORMS: dict[str, ExportForm] = {
         _transformers("gpt2", "GPT2LMHeadModel", LanguageModel, "pre-ln", gpt2, activations=GPT2_ACTIVATIONS),
         _rotary(LLAMA, "pre-ln"),
         # The placement has the norms of queries and keys itself.
-        _rotary(OLMO_2, "olmo-2", **{"attention.query_key_norm": _ANY}),
-        _rotary(QWEN_3, "pre-ln", **{"attention.query_key_norm": ("per-head",)}),
-        _rotary(GEMMA_2, "sandwich", activation="geglu-tanh", **_GEMMA),
+        _rotary(OLMO_2, "olmo-2", {"attention.query_key_norm": _ANY}),
+        _rotary(QWEN_3, "pre-ln", {"attention.query_key_norm": ("per-head",)}),
+        _rotary(GEMMA_2, "sandwich", _GEMMA, activation="geglu-tanh"),
         _transformers("marian", "MarianMTModel", EncoderDecoder, "post-ln", marian, **_SUMS),
         _transformers(
             "m2m100", "M2M100ForConditionalGeneration", EncoderDecoder, "pre-ln", m2m100, one_table=True, **_SUMS

@@ -173,7 +173,8 @@ class Llama(ImportedLayout):
         self.read_own(path, given, model)
         # Its sequences are not the preset's: a run says how long they are, where it is trained on.
         table = {"task": self.task.name, "model": model}
-        return config_of(table, source=str(path)).model  # type: ignore[return-value]
+        read: DecoderConfig = config_of(table, source=str(path)).model
+        return read
 
     def _refuse_other_activation(self, path: Path, given: Mapping[str, Any]) -> None:
         theirs = GATE_CURVES[self.activation]
