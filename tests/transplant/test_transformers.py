@@ -137,3 +137,15 @@ def test_a_first_block_without_a_norm_of_its_own_is_not_pre_ln_to_the_last_bit()
     with pytest.raises(normscope.UserError, match="is pre-ln already, and would give other outputs"):
         normscope.transplant(model, "pre-ln", inputs={"input_ids": ids()}, initialise="keep")
     assert not hasattr(model, "transplanted")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "placement"), [*((name, "peri-ln") for name in MODELS), ("gpt2", "mhc")])
+def test_a_transplant_adds_no_graph_break(name: str, placement: str) -> None:
+    """Models of transformers are compiled whole before and afterwards; what a break would name is its reason."""
+    model, batch = opened(name)
+    normscope.transplant(model, placement, inputs=batch)
+    torch._dynamo.reset()
+    found = torch._dynamo.explain(model)(**batch)
+    assert [reason.reason for reason in found.break_reasons] == []
+    assert found.graph_count == 1
