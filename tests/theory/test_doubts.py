@@ -19,14 +19,15 @@ def test_a_shallow_stack_of_ordinary_logits_has_none():
 
 
 def test_regions_follow_each_other_where_tokens_come_to_be_alike():
-    first, second = doubts("post-ln", blocks=16)
+    first, second = doubts("post-ln", blocks=48)
     assert first.of == second.of == ("query", "key")
     assert first.last + 1 == second.first
-    assert second.last == 16
+    assert second.last == 48
     assert first.error is not None
     assert second.error is not None
     assert second.error[0] < first.error[0] < 0
     assert "in common" in first.reason
+    assert "float32" in second.reason
 
 
 @pytest.mark.parametrize(
@@ -52,15 +53,15 @@ def test_what_norms_have_bent():
 
 
 def test_cross_attention_is_judged_by_the_memory():
-    model = ModelSetting(stack="encoder-decoder", blocks=6, width=128, ffn_width=512, setting="paper", tokens=20)
+    model = ModelSetting(stack="encoder-decoder", blocks=16, width=128, ffn_width=512, setting="paper", tokens=20)
     stacks = predict("post-ln", model)
     (crossing,) = (one for one in stacks["decoder"].doubts if one.of == ("cross_query", "cross_key"))
-    assert (crossing.first, crossing.last) == (1, 6)
+    assert (crossing.first, crossing.last) == (1, 16)
     assert all(one.of == ("query", "key") for one in stacks["encoder"].doubts)
 
 
-def test_drawn_models_lie_within_what_is_said():
-    """Gradients of W_Q of Pre-LN over 12 blocks, beside plain tensors."""
+def test_tokens_that_come_to_be_alike_beside_plain_tensors():
+    """Gradients of W_Q of Pre-LN over 12 blocks: 16 % too small with directions as many as features."""
     blocks, width, tokens, vocabulary = 12, 128, 16, 500
     model = {"blocks": blocks, "width": width, "ffn_width": width, "tokens": tokens, "vocabulary": vocabulary}
     generator = torch.Generator().manual_seed(0)
@@ -86,10 +87,6 @@ def test_drawn_models_lie_within_what_is_said():
     measured, spread = np.sqrt(squares.mean(0)), squares.std(0, ddof=1) / squares.mean(0) / 2 / 24**0.5
     found = predict("pre-ln", ModelSetting(setting="normal-by-width", **model))["encoder"]
     error = found.gradient_norm["query"] / measured - 1
-    (doubt,) = found.doubts
-    least, most = doubt.error
-    said = slice(doubt.first - 1, doubt.last)
-    assert (error[said] > least - 3 * spread[said]).all()
-    assert (error[said] < most + 3 * spread[said]).all()
-    assert error[said].mean() < -0.03, "which is why it is said"
-    assert (abs(error[: doubt.first - 1]) < 0.13 + 3 * spread[: doubt.first - 1]).all()
+    assert found.doubts == ()
+    assert (abs(error) < 0.1 + 2 * spread).all()
+    assert abs(error[6:].mean()) < 0.03

@@ -19,7 +19,7 @@ from normscope.theory.mixing import Products
 from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.settings import SETTINGS, RepeatedTokens
-from normscope.theory.stream import MomentStack, StreamSetting
+from normscope.theory.stream import MomentStack, Part, StreamSetting
 from placement.expected import described, expected
 
 PREDICTED = {name: p for name, p in registered().items() if not expected(name).refused_by_theory}
@@ -142,7 +142,7 @@ class TestLoss:
         stack = MomentStack(
             named("post-ln")(model.shape("encoder")), StreamSetting(tokens=8, weight_std=lambda *_: 1 / 8)
         )
-        q, p = (output := stack.forward([(Products(1.0, 0.2), True)])).q, output.p
+        q, p = (output := stack.forward([Part(Products(1.0, 0.2))])).q, output.p
         assert p > 0.8
         generator = torch.Generator().manual_seed(0)
         shared, own = (torch.randn(500, n, 64, generator=generator) for n in (1, 8))

@@ -80,7 +80,7 @@ class TestSettings:
         x = x.view(sequences, tokens, width)
         products = (x @ x.mT).mean(0) / width
         initial = of_setting(setting, placement)
-        parts = [pair for pair, _ in initial.parts(placement, tokens, RepeatedTokens())]
+        parts = [pair for pair, *_ in initial.parts(placement, tokens, RepeatedTokens())]
         assert initial.row(placement) == pytest.approx(
             float(embedding.weight.detach()[2:].square().sum(-1).mean()), rel=0.02
         )
@@ -90,7 +90,7 @@ class TestSettings:
 
     def test_positions_exactly(self):
         placement = named("pre-ln")(StackShape(kind="encoder", width=64, encoder_blocks=1))
-        _, (differing, _), (shared, is_centred) = SETTINGS["paper"].parts(placement, 9, RepeatedTokens())
+        _, (differing, *_), (shared, is_centred, _) = SETTINGS["paper"].parts(placement, 9, RepeatedTokens())
         table = sinusoids(9, 64).double().numpy()
         mean = table.mean(1, keepdims=True)
         for part, pair in ((table - mean, differing), (np.repeat(mean, 64, 1), shared)):
@@ -103,5 +103,5 @@ class TestSettings:
 
     def test_rows_of_the_theory(self):
         placement = named("t-fixup")(StackShape(kind="decoder", width=64, encoder_blocks=4, decoder_blocks=4))
-        assert [pair.one for pair, _ in SETTINGS["theory"].parts(placement, 5, RepeatedTokens())] == [1.0]
+        assert [pair.one for pair, *_ in SETTINGS["theory"].parts(placement, 5, RepeatedTokens())] == [1.0]
         assert SETTINGS["paper"].parts(placement, 5, RepeatedTokens())[0][0].one == pytest.approx(1 / 6, rel=1e-12)

@@ -7,6 +7,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from ..placement import Placement, Site, StackShape, SublayerKind
+from ..theory.differing import RANDOM
 from ..theory.kernels import Activation
 from ..theory.mixing import Products
 from ..theory.moments import Moments
@@ -101,6 +102,7 @@ class RecipeReading:
                 weight_std=self._std,
                 memory=memory.end.mean if memory else None,
                 memory_tokens=memory.recipe.tokens if memory else 0,
+                memory_differing=memory.end.differing if memory else RANDOM,
             ),
         )
         for products, centred in recipe.parts:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .differing import RANDOM, Differing
 from .mixing import Array, Entry, Products, softmax_apart, softmax_square, squared
 from .places import ByPlace, Places, whole_of
 from .sublayers import NOTHING_INSIDE, Map, Projection, _InsideF, inner_scales
@@ -24,6 +25,7 @@ def attention_by_place(
     key_std: float,
     value_std: float,
     output_std: float,
+    differing: Differing = RANDOM,
     inside: _InsideF = NOTHING_INSIDE,
 ) -> Map:
     """F(x) as `attention` has it, of queries at `places`, which see `keys`."""
@@ -38,7 +40,7 @@ def attention_by_place(
     draws = bool(query_std and key_std)
     query, query_scales = projected(x, query_std, "query", places) if draws else (x.scaled(0.0), (1.0, 1.0))
     key, key_scales = projected(source, key_std, "key", keys) if draws else (source.scaled(0.0), (1.0, 1.0))
-    attending = Attending(places, keys, query, key, value, width)
+    attending = Attending(places, keys, query, key, value, width, differing)
     inputs = attending.forward()
     output_scales = (1.0, 1.0)
     if "output" in inside:
@@ -76,7 +78,9 @@ def attention_by_place(
     output = inputs.scaled(out)
     silent = () if draws else ("query", "key")
     spread, logits = 4 * output.one * output.one, attending.variance
-    return Map(output, spread, projections, silent, "output", inputs, width, variance=logits)
+    return Map(
+        output, spread, projections, silent, "output", inputs, width, variance=logits, differing=differing.attended()
+    )
 
 
 def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
@@ -100,6 +104,7 @@ class Attending:
     key: Products
     value: Products
     width: int
+    differing: Differing = RANDOM
 
     def forward(self) -> Products:
         """Products of what is mixed."""
@@ -172,7 +177,7 @@ class Attending:
         """
         wide = self._keys_by_keys if values is self._keys else self._values_by_keys
         gaps = np.sqrt(values.gap * self._keys.gap)
-        return wide + np.outer(gaps, gaps) / self.width
+        return wide + np.outer(gaps, gaps) * self.differing.narrow / self.width
 
     def _together(self, value: "_Seen", key: "_Seen") -> Array:
         """The same of wide tokens."""
@@ -241,8 +246,9 @@ class Attending:
         passed, (_, square, plain, _) = self._passed, self._sharp
         together = self._values_by_keys
         gaps = _ratio(1 - square.one, 1 - plain.one, 0.0) * np.sqrt(self._values.gap * self._keys.gap)
-        scatter = np.outer(gaps, gaps) / self.width
-        return Products(passed.one * together.diagonal() + scatter.diagonal(), passed.two * together + scatter)
+        scatter = np.outer(gaps, gaps) * self.differing.narrow / self.width
+        found = Products(passed.one * together.diagonal() + scatter.diagonal(), passed.two * together + scatter)
+        return found.scaled(self.differing.wider**2)
 
     @property
     def variance(self) -> Entry:

@@ -11,6 +11,8 @@ import numpy as np
 from .mixing import Array, Entry
 
 _ROUNDING = 1e-15
+_SMALLEST, _LARGEST = 1e-60, 1e60
+"""Of a lane's factor: squares of its inverse must not overflow."""
 
 
 class Grown:
@@ -81,3 +83,20 @@ def _is_same(left: Entry, right: Entry) -> bool:
     """But for rounding."""
     same = abs(left - right) <= _ROUNDING * abs(right)
     return same if isinstance(same, bool) else bool(same.all())
+
+
+def divides(scale: Entry, back: Entry) -> bool:
+    """Whether a lane with those factors can take a part in."""
+    if isinstance(scale, np.ndarray) or isinstance(back, np.ndarray):
+        return bool(np.all((abs(scale) > _SMALLEST) & (abs(scale) < _LARGEST)) and np.all(back))
+    return _SMALLEST < abs(scale) < _LARGEST and bool(back)
+
+
+def added(short: Array, long: Array) -> Array:
+    if len(short) > len(long):
+        short, long = long, short
+    if short.ndim != long.ndim:
+        short, long = (part if part.ndim == 2 else part[:, None] for part in (short, long))
+        long = long + np.zeros(short.shape[1])
+    long[: len(short)] += short
+    return long

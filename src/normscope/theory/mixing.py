@@ -5,7 +5,7 @@ Where all places of a sequence are alike, moments are numbers. In a causal stack
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -112,6 +112,14 @@ class Mixing:
         one, two, apart = value
         gap = one - two
         return make(Products, (two + self.self_one * gap, two + self.self_two * gap, apart))
+
+    def narrowed(self, keys: int, variance: float, covariance: float, common: float) -> "Mixing":
+        """With keys that are made of the same tokens as values, of which products have that mean square.
+
+        Logits of two keys vary together as much as their values do; `common` of it counts.
+        """
+        more = common * (1 - 1 / keys) * variance * (1 - self.self_one) ** 4
+        return replace(self, self_one=self.self_one + more, self_two=self.self_two + more * covariance / variance)
 
 
 @lru_cache(maxsize=64)

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .lanes import Grown, Lane, first_of
+from .differing import RANDOM, Differing, of_both, of_parts, spread_in_common, summed
+from .lanes import Grown, Lane, added, divides, first_of
 from .mixing import Entry, Products, between, make, squared, vanishes
-from .places import GradientMap, Places
+from .places import GradientMap, Places, gap_of
 
 
 class Unpredictable(ValueError):
@@ -33,8 +34,6 @@ _TOKENS_TWICE = (
     "the formula multiplies two values that depend on the token, of which theory knows no second moments: this "
     "placement cannot be predicted"
 )
-_SMALLEST, _LARGEST = 1e-60, 1e60
-"""Of a lane's factor: squares of its inverse must not overflow."""
 
 
 class Atoms:
@@ -53,6 +52,7 @@ class Atoms:
             self._products = (Grown(rows[:, 0]), Grown(rows), Grown(rows))
         self.spreads: Any = array("d") if places is None else []
         """d · Var ‖a‖² / d² of each."""
+        self.differing: list[Differing] = []
         self.constant: list[int] = []
         """Parts that are the same in every feature, which LayerNorm takes off."""
         self._one: int | None = None
@@ -67,11 +67,21 @@ class Atoms:
         self.summed: Summed | None = None
         """The last history that attention over depth has summed up."""
 
-    def add(self, q: Entry, p: Entry, apart: Entry = 0.0, *, spread: Entry | None = None, centred: bool = True) -> int:
+    def add(
+        self,
+        q: Entry,
+        p: Entry,
+        apart: Entry = 0.0,
+        *,
+        spread: Entry | None = None,
+        centred: bool = True,
+        differing: Differing = RANDOM,
+    ) -> int:
         """A new part; its index. `centred` is False for one that is the same in every feature.
 
         spread: d · Var(‖a‖² / d), 2q² of a Gaussian where it is not given.
         """
+        self.differing.append(differing)
         if self.places is not None:
             q, p, apart = self.places.filled(Products(q, p, apart))
         one, two, three = self._products
@@ -116,7 +126,20 @@ class Atoms:
 class Moments:
     """A value of the formula: `scale` times the first `size` coefficients of a lane, or times the last atom alone."""
 
-    __slots__ = ("apart", "atoms", "back", "centred", "lane", "normed", "p", "q", "scale", "size", "spread")
+    __slots__ = (
+        "apart",
+        "atoms",
+        "back",
+        "centred",
+        "differing",
+        "lane",
+        "normed",
+        "p",
+        "q",
+        "scale",
+        "size",
+        "spread",
+    )
 
     def __init__(
         self,
@@ -127,6 +150,7 @@ class Moments:
         size: int,
         products: tuple[Entry, Entry, Entry],
         spread: Entry,
+        differing: Differing,
         normed: bool = False,
         centred: bool = False,
     ) -> None:
@@ -134,6 +158,7 @@ class Moments:
         self.q, self.p, self.apart = products
         self.spread = spread
         """d · Var(‖x‖² / d), over draws of what came after the last norm."""
+        self.differing = differing
         self.normed = normed
         self.centred = centred
         """True where the parts that are the same in every feature are not meant."""
@@ -143,7 +168,9 @@ class Moments:
         """The value with these coefficients, one for each of the first atoms."""
         products = atoms.weighed(coefficients)
         lane = Lane(coefficients, coefficients)
-        return cls(atoms, 1.0, 1.0, lane, len(coefficients), products, 2 * products.one**2)
+        parts = [single(atoms, index) for index in range(len(coefficients))]
+        differing = of_parts((coefficients**2).reshape(len(parts), -1).mean(1), [part.differences for part in parts])
+        return cls(atoms, 1.0, 1.0, lane, len(coefficients), products, 2 * products.one**2, differing)
 
     @classmethod
     def sum_of(cls, atoms: Atoms) -> "Moments":
@@ -159,6 +186,11 @@ class Moments:
         """Its moments over all places."""
         places = self.atoms.places
         return self.products if places is None else places.mean(self.products)
+
+    @property
+    def differences(self) -> tuple[float, Differing]:
+        """What a token has beyond what two have in common, and how they differ in it."""
+        return gap_of(self.products, self.atoms.places), self.differing
 
     @property
     def coefficients(self) -> Coefficients:
@@ -196,7 +228,7 @@ class Moments:
         products = (self.q * square, self.p * pair, self.apart * pair)
         spread = 0.0 if normed else self.spread * square * square
         return Moments(
-            self.atoms, self.scale * factor, self.back * back, self.lane, self.size, products, spread,
+            self.atoms, self.scale * factor, self.back * back, self.lane, self.size, products, spread, self.differing,
             normed, self.centred,
         )  # fmt: skip
 
@@ -252,7 +284,7 @@ def _sum(left: Moments, right: Moments) -> Moments:
         return _sum_in_common(left, right)
     # A branch meets the stream: no part in common, so squares add up.
     lane, scale, back, index = left.lane, left.scale, left.back, right.size - 1
-    if not _divides(scale, back):
+    if not divides(scale, back):
         lane, scale, back = Lane(*left.both()), 1.0, 1.0
     forward, backward = right.scale / scale, right.back / back
     # Streams that start alike stay so for long: the others find what the first of them has appended.
@@ -262,51 +294,37 @@ def _sum(left: Moments, right: Moments) -> Moments:
         lane.append(index, forward, backward)
     products = (left.q + right.q, left.p + right.p, left.apart + right.apart)
     spread = left.spread + right.spread + 4 * left.q * right.q
-    return Moments(left.atoms, scale, back, lane, right.size, products, spread, False, left.centred)
-
-
-def _divides(scale: Entry, back: Entry) -> bool:
-    """Whether a lane with those factors can take a part in."""
-    if isinstance(scale, np.ndarray) or isinstance(back, np.ndarray):
-        return bool(np.all((abs(scale) > _SMALLEST) & (abs(scale) < _LARGEST)) and np.all(back))
-    return _SMALLEST < abs(scale) < _LARGEST and bool(back)
+    return Moments(
+        left.atoms,
+        scale,
+        back,
+        lane,
+        right.size,
+        products,
+        spread,
+        summed(left.differences, right.differences),
+        False,
+        left.centred,
+    )
 
 
 def _sum_in_common(left: Moments, right: Moments) -> Moments:
     alike = left.lane is right.lane is not None and (left.size, left.centred) == (right.size, right.centred)
-    if alike and _divides(left.scale, left.back):
+    if alike and divides(left.scale, left.back):
         scale, back = left.scale + right.scale, left.back + right.back
         square, pair = squared(scale / left.scale)
         products = Products(left.q * square, left.p * pair, left.apart * pair)
-        spread = _spread_in_common(left, right, products.one)
-        return Moments(left.atoms, scale, back, left.lane, left.size, products, spread, False, left.centred)
+        spread = spread_in_common((left.q, left.spread), (right.q, right.spread), products.one)
+        return Moments(
+            left.atoms, scale, back, left.lane, left.size, products, spread, left.differing, False, left.centred
+        )
     (forward, back), (more, more_back) = left.both(), right.both()
-    forward, back = _added(forward, more), _added(back, more_back)
+    forward, back = added(forward, more), added(back, more_back)
     products = left.atoms.weighed(forward)
-    spread = _spread_in_common(left, right, products.one)
-    return Moments(left.atoms, 1.0, 1.0, Lane(forward, back), len(forward), products, spread)
-
-
-def _spread_in_common(left: Moments, right: Moments, q: Entry) -> Entry:
-    """Between that of independent values and that of one value taken twice, by their squared correlation."""
-    if vanishes(left.q) or vanishes(right.q):
-        return left.spread + right.spread
-    together = (q - left.q - right.q) / 2
-    alike = between(0.0, together * together / (left.q * right.q), 1.0)
-    still_left, still_right = (2 * x.q * x.q - x.spread for x in (left, right))
-    apart = 1 - (still_left + still_right) / (2 * (left.q + right.q) ** 2)
-    same = (left.spread / (left.q * left.q) + right.spread / (right.q * right.q)) / 4
-    return between(0.0, 2 * q * q * ((1 - alike) * apart + alike * same), math.inf)
-
-
-def _added(short: Coefficients, long: Coefficients) -> Coefficients:
-    if len(short) > len(long):
-        short, long = long, short
-    if short.ndim != long.ndim:
-        short, long = (part if part.ndim == 2 else part[:, None] for part in (short, long))
-        long = long + np.zeros(short.shape[1])
-    long[: len(short)] += short
-    return long
+    spread = spread_in_common((left.q, left.spread), (right.q, right.spread), products.one)
+    join = summed if left.lane is None or right.lane is None else of_both
+    differing = join(left.differences, right.differences)
+    return Moments(left.atoms, 1.0, 1.0, Lane(forward, back), len(forward), products, spread, differing)
 
 
 class Remainder(NamedTuple):
@@ -355,7 +373,9 @@ class Summed(NamedTuple):
 
 def single(atoms: Atoms, index: int) -> Moments:
     """The value that is one part alone."""
-    return Moments(atoms, 1.0, 1.0, None, index + 1, atoms.products(index), atoms.spreads[index])
+    return Moments(
+        atoms, 1.0, 1.0, None, index + 1, atoms.products(index), atoms.spreads[index], atoms.differing[index]
+    )
 
 
 def without_mean(x: Moments) -> Moments:
@@ -374,4 +394,4 @@ def without_mean(x: Moments) -> Moments:
     if not found:
         return x
     products = (between(0.0, q, math.inf), p, apart)
-    return Moments(x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, centred=True)
+    return Moments(x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, x.differing, centred=True)

@@ -152,8 +152,11 @@ def _divided(x: Moments, divisor: Entry) -> Moments:
     Half of that variance is taken here, which follows the root mean square of the norm over draws; in deep Post-LN
     stacks the mean of the norms lies below it.
     """
-    boost = root(1 + x.spread / (2 * x.q * x.q * x.atoms.scatter_width))
-    return x.times(1 / divisor, boost / divisor, normed=True)
+    scatter = x.spread / (x.q * x.q * x.atoms.scatter_width)
+    made = x.times(1 / divisor, root(1 + scatter / 2) / divisor, normed=True)
+    one, two, _ = x.mean
+    made.differing = x.differing.normed(float(np.mean(scatter)), two / one)
+    return made
 
 
 def norms_of(norm: Norm, epsilon: float) -> MomentNorms | SquashingNorms:

@@ -138,3 +138,9 @@ def whole_of(products: Products) -> Array:
     found: Array = products.two.copy()
     np.fill_diagonal(found, products.one)
     return found
+
+
+def gap_of(products: Products, places: Places | None) -> float:
+    """What a token has beyond what two have in common."""
+    one, two, _ = products if places is None else places.mean(products)
+    return max(0.0, float(one - two))

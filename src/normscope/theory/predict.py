@@ -19,6 +19,7 @@ from ..placement import Placement, named
 from .backward import StackGradients, backward, loss_gradient
 from .change.prediction import ONE_STACK, UpdateChange, change_of
 from .change.prediction import Update as Update
+from .differing import RANDOM
 from .doubts import Doubt, doubts_of
 from .mixing import Array, Products
 from .moments import Unpredictable
@@ -115,6 +116,7 @@ def _forward(
         norm=_norm_of(model, placement),
         memory=encoder.output.mean if encoder is not None else None,
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
+        memory_differing=encoder.output.differing if encoder is not None else RANDOM,
     )
     stack = MomentStack(placement, setting)
     stack.forward(initial.parts(placement, stack.tokens, text))

@@ -9,12 +9,13 @@ from typing import Literal
 import numpy as np
 
 from ..placement import Placement, Site, StackShape
+from .differing import Differing, of_tokens, repeated
 from .kernels import ACTIVATIONS, Activation
 from .mixing import Array, Products
 from .moments import Atoms, Moments, single
 from .operations import NORMS, Norm
 from .places import Places
-from .stream import Parts, WeightStd
+from .stream import Part, Parts, WeightStd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +84,11 @@ class InitialState:
         """Of the embedding of a sequence of so many tokens: what is looked up, and sinusoids."""
         row, d = self.row(placement), placement.stack.width
         if row is None:
-            return [(Products(1.0, text.same_within, text.same_apart), True)]
+            return [Part(Products(1.0, text.same_within, text.same_apart), differing=repeated(text.same_within, d))]
         atoms = Atoms(d)
         looked_up: Moments = placement.input_rows(single(atoms, atoms.add(row / d, 0.0)))
-        return [(Products(1.0, text.same_within, text.same_apart).scaled(looked_up.q), True), *_sinusoids(d, tokens)]
+        rows = Products(1.0, text.same_within, text.same_apart).scaled(looked_up.q)
+        return [Part(rows, differing=repeated(text.same_within, d)), *_sinusoids(d, tokens)]
 
 
 def of_setting(name: str, placement: Placement) -> InitialState:
@@ -105,8 +107,8 @@ def _sinusoids(width: int, tokens: int | Places) -> Parts:
     mean = positions.mean(1)
     centred = positions - mean[:, None]
     return [
-        (_products(centred @ centred.T / width, tokens), True),
-        (_products(np.outer(mean, mean), tokens), False),
+        Part(_products(centred @ centred.T / width, tokens), differing=of_tokens(centred)),
+        Part(_products(np.outer(mean, mean), tokens), centred=False, differing=Differing(float(width))),
     ]
 
 

@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
 from .attending import attention_by_place
+from .differing import RANDOM, Differing
 from .kernels import Activation
 from .mixing import Products, vanishes
 from .moments import Atoms, Coefficients, Moments, single
@@ -20,8 +22,18 @@ from .sublayers import Map, _InsideF, attention, feed_forward
 
 WeightStd = Callable[[str, Site], float]
 """Standard deviation of the entries of a weight matrix (query, key, value, output, ffn_in, ffn_out) at a site."""
-Parts = Sequence[tuple[Products, bool]]
-"""Moments of the independent parts of an embedding; False for one that is the same in every feature."""
+
+
+class Part(NamedTuple):
+    """Of an embedding, independent of its other parts."""
+
+    products: Products
+    centred: bool = True
+    """False for one that is the same in every feature."""
+    differing: Differing = RANDOM
+
+
+Parts = Sequence[Part]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +54,7 @@ class StreamSetting:
     memory: Products | None = None
     """Of an encoder's output, for cross-attention."""
     memory_tokens: int = 0
+    memory_differing: Differing = RANDOM
 
 
 @dataclass(slots=True)
@@ -147,13 +160,13 @@ class MomentStack:
 
     def _pass(self, parts: Parts) -> Moments:
         n, kept, places = self.setting.tokens, 1 / (1 - self.setting.dropout), self.atoms.places
-        for products, centred in parts:
-            self.atoms.add(products.one * kept, products.two, products.apart, centred=centred)
+        for products, centred, differing in parts:
+            self.atoms.add(products.one * kept, products.two, products.apart, centred=centred, differing=differing)
         if places is not None:
-            parts = [(places.mean(products), centred) for products, centred in parts]
+            parts = [part._replace(products=places.mean(part.products)) for part in parts]
         embedding = Moments.sum_of(self.atoms)
-        squared_mean = math.fsum((part.one + (n - 1) * part.two) / n for part, centred in parts if not centred)
-        self.input_variance = math.fsum(part.one for part, _ in parts) * self._measured - squared_mean
+        squared_mean = math.fsum((part.one + (n - 1) * part.two) / n for part, centred, _ in parts if not centred)
+        self.input_variance = math.fsum(part.one for part, *_ in parts) * self._measured - squared_mean
         placement, shape = self.placement, self.placement.stack
         norm = norms_of(self.setting.norm, placement.norm_epsilon)
         end = MomentEnd(norm)
@@ -193,7 +206,7 @@ class MomentStack:
         spread = made.spread
         if not vanishes(x.spread):
             spread = spread + x.spread * (one / x.q) ** 2
-        atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread)
+        atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread, differing=made.differing)
         places = self.atoms.places
         self.variances.append((one if places is None else places.mean(made.output).one) * self._measured)
         self.applied.append(Applied(site, x, made, atom))
@@ -220,6 +233,7 @@ class MomentStack:
             ffn_in_std=std("ffn_in", site),
             ffn_out_std=std("ffn_out", site),
             activation=setting.activation,
+            differing=x.differing,
             inside=inside,
             apart=setting.sequences > 1,
         )
@@ -230,6 +244,7 @@ class MomentStack:
         if source is None:
             raise ValueError("cross-attention needs the moments of a memory")
         keys = setting.memory_tokens if crosses else setting.tokens
+        differing = setting.memory_differing if crosses else x.differing
         stds = {f"{name}_std": setting.weight_std(name, site) for name in ("query", "key", "value", "output")}
         if places is None:
             return attention(
@@ -238,6 +253,7 @@ class MomentStack:
                 width=site.stack.width,
                 tokens=setting.tokens,
                 source_tokens=keys,
+                differing=differing,
                 inside=inside,
                 **stds,
             )
@@ -248,6 +264,7 @@ class MomentStack:
             width=site.stack.width,
             places=places,
             keys=seen,
+            differing=differing,
             inside=inside,
             **stds,
         )

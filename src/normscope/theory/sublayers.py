@@ -11,10 +11,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .differing import RANDOM, Differing
 from .kernels import GATED, Activation, Kernel, excess, kernel
-from .mixing import NOTHING, Entry, LinearMap, Mixing, Products, make, outer_norm, sharpened, squared, uniform
+from .mixing import (
+    NOTHING,
+    Entry,
+    LinearMap,
+    Mixing,
+    Products,
+    make,
+    outer_norm,
+    sharpened,
+    squared,
+    uniform,
+)
 from .moments import Atoms, Moments, Unpredictable, single
-from .places import Factors, GradientMap, Places
+from .places import Factors, GradientMap, Places, gap_of
 
 _InsideF = Mapping[str, Callable[[Moments], Moments]]
 NOTHING_INSIDE: _InsideF = MappingProxyType({})
@@ -64,6 +76,7 @@ class Map(NamedTuple):
     """E of an entry of the last matrix's inputs."""
     variance: Entry = 0.0
     """Of what an activation reads, or of logits over keys."""
+    differing: Differing = RANDOM
 
 
 def feed_forward(
@@ -75,6 +88,7 @@ def feed_forward(
     ffn_in_std: float,
     ffn_out_std: float,
     activation: Activation = "relu",
+    differing: Differing = RANDOM,
     inside: _InsideF = NOTHING_INSIDE,
     apart: bool = True,
 ) -> Map:
@@ -118,7 +132,10 @@ def feed_forward(
     output = hidden.scaled(out)
     typical = variance if places is None else float(variance.mean())
     spread = output.one * output.one * (2 + excess(activation, typical) * width / ffn_width)
-    return make(Map, (output, spread, projections, silent, "ffn_out", hidden, ffn_width, left_mean, variance))
+    gap, made = gap_of(x, places), gap_of(output, places)
+    turned = into * float(np.mean(back_two * (found.slope_p + found.gate_slope_p))) * gap
+    made_of = differing.activated(turned / made if made else 0.0, ffn_width / width)
+    return make(Map, (output, spread, projections, silent, "ffn_out", hidden, ffn_width, left_mean, variance, made_of))
 
 
 def correlation(two: Entry, one: Entry) -> Entry:
@@ -142,6 +159,7 @@ def attention(
     key_std: float,
     value_std: float,
     output_std: float,
+    differing: Differing = RANDOM,
     inside: _InsideF = NOTHING_INSIDE,
 ) -> Map:
     """Softmax attention of queries made of x over keys and values made of `source`, a memory's in cross-attention."""
@@ -155,9 +173,13 @@ def attention(
         key_scale = _square_of_scale(inside, "key", width, source, key_into)
         query = x.scaled(query_into * query_scale)
         # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
-        apart_keys = max(0.0, (source.one - source.two) * key_into * key_scale)
+        apart_keys = max(0.0, (source.one - source.two) * differing.wider * key_into * key_scale)
     logits = query.one * apart_keys
-    weights = sharpened(source_tokens, logits, query.two * apart_keys) if apart_keys else uniform(source_tokens)
+    weights = uniform(source_tokens)
+    if apart_keys:
+        weights = sharpened(source_tokens, logits, query.two * apart_keys).narrowed(
+            source_tokens, logits, query.two * apart_keys, differing.narrow / width
+        )
     inputs = weights.forward(value)
     output_scale = _square_of_scale(inside, "output", width, inputs, 1.0)
     if output_scale != 1.0:
@@ -170,16 +192,19 @@ def attention(
     )
     silent: tuple[str, ...] = ("query", "key")
     if apart_keys and query.one:
-        apart_values = max(0.0, value.one - value.two) * back
-        to_query, to_key = _gradients_at_logits(weights, tokens, source_tokens, apart_values, query, apart_keys, width)
+        apart_values = max(0.0, value.one - value.two) * differing.wider * back
+        to_query, to_key = _gradients_at_logits(
+            weights, tokens, source_tokens, apart_values, query, apart_keys, differing.narrow / width
+        )
         projections += (
             Projection("query", _times(to_query, query_scale), x, tokens, query_into, True),
-            Projection("key", _times(to_key, key_scale), source, source_tokens, key_into),
+            Projection("key", _times(to_key, key_scale * differing.wider), source, source_tokens, key_into),
         )
         silent = ()
     output = inputs.scaled(out)
     # Two random matrices: values' and the last.
-    return make(Map, (output, 4 * output.one * output.one, projections, silent, "output", inputs, width, 0.0, logits))
+    spread = 4 * output.one * output.one
+    return make(Map, (output, spread, projections, silent, "output", inputs, width, 0.0, logits, differing.attended()))
 
 
 def _square_of_scale(inside: _InsideF, place: str, width: int, read: Products, into: float) -> float:
@@ -207,17 +232,17 @@ def _gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> Linea
 
 
 def _gradients_at_logits(
-    weights: Mixing, n: int, m: int, apart_values: float, query: Products, apart_keys: float, width: int
+    weights: Mixing, n: int, m: int, apart_values: float, query: Products, apart_keys: float, common: float
 ) -> tuple[LinearMap, LinearMap]:
     """From gradients at F(x), of which `apart_values` has the factor, to those at queries and at keys.
 
     A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are alike. A query's is
     Σ_j of that times k_j less the keys' mean; a key's Σ_i of that times q_i, and over all keys they add up to 0.
-    Values and keys are made of the same tokens, and m tokens in d dimensions are not orthogonal: of their products a
-    d-th of (Σ_j w_j (1 - w_j))² is left on average.
+    Values and keys are made of the same tokens, of which m in so many directions are not orthogonal: the share
+    `common` of (Σ_j w_j (1 - w_j))² is left on average.
     """
-    scatter = (1 - weights.self_one) ** 2 / width
-    one, two = apart_values * (weights.apart_one + scatter), apart_values * (weights.apart_two + scatter)
+    scatter, own = common * (1 - weights.self_one) ** 2, 1 + common
+    one, two = (apart_values * (part * own + scatter) for part in (weights.apart_one, weights.apart_two))
     to_query = LinearMap(one * apart_keys, 0.0, 0.0, two * apart_keys, 0.0)
     own, others = n / m * one * query.one, n * (n - 1) / m * two * query.two
     left = -1 / (m - 1) if m > 1 else 0.0
