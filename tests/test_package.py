@@ -135,7 +135,7 @@ def test_a_bare_environment_with_what_the_wheel_requires_is_enough(built: Path, 
 
 def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_results(built: Path) -> None:
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
-    wanted = modules | {f"normscope/{name}" for name in DATA} | {"normscope_studies/paper/claims.toml"}
+    wanted = modules | {f"normscope/{name}" for name in DATA} | {"normscope_studies/paper.toml"}
     templates = {
         f"normscope/report/{folder}/{path.name}"
         for folder in ("templates", "explore/js")

@@ -18,8 +18,7 @@ from normscope_studies.advice import measuring as warmup
 from normscope_studies.advice import study as advice
 from normscope_studies.advice import training as finder
 from normscope_studies.advice.cases import FAMILIES, AdviceConfig, cases, rate_of
-from normscope_studies.advice.fit import CaseProbe, fitted_probe, law_without, left_out
-from normscope_studies.advice.judge import NamedRate, partly
+from normscope_studies.advice.fit import CaseProbe, NamedRate, fitted_probe, law_without, left_out, partly
 from normscope_studies.advice.ladder import REGRET_NATS, TrainedCase, climb
 from normscope_studies.advice.measuring import shortest
 from normscope_studies.advice.tasks import MASKED, task_of

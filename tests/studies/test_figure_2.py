@@ -15,9 +15,9 @@ from normscope_studies.engine import ladders
 from normscope_studies.engine import page as contents
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.figure_2.config import SCALES, Figure2Config, RateGroup
-from normscope_studies.figure_2.study import STUDY, claims, figures, shares_of
+from normscope_studies.figure_2 import STUDY, claims, figures, shares_of
 from normscope_studies.translation.config import TranslationArm
+from normscope_studies.translation.figure_2 import SCALES, Figure2Config, RateGroup
 from normscope_studies.translation.runs import Trained, trained
 
 CONFIG = Figure2Config(adam_lrs=(1e-3, 2e-3), sgd_lrs=(0.2, 1.0))

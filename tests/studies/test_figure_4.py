@@ -16,10 +16,10 @@ from normscope_studies.engine import ladders
 from normscope_studies.engine import page as contents
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.figure_4.config import SCALES, Figure4Config
-from normscope_studies.figure_4.study import STUDY, best_arms, claims, effects, figures
+from normscope_studies.figure_4 import STUDY, best_arms, claims, effects, figures
 from normscope_studies.translation.comparing import sooner, updates_shares
 from normscope_studies.translation.config import POST, PRE, TranslationArm
+from normscope_studies.translation.figure_4 import SCALES, Figure4Config
 from normscope_studies.translation.runs import Trained
 
 CONFIG = Figure4Config(lrs=(1e-3, 2e-3), curve_lrs=(4e-3,), en_de_lrs=(1e-3,))

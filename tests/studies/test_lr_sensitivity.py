@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from made_curves import curve, trained_of
-from normscope_studies.figure_2.config import SCALES as FIGURE_2
-from normscope_studies.figure_2.study import over_rates as over_rates_2
-from normscope_studies.figure_4.config import SCALES as FIGURE_4
-from normscope_studies.figure_4.study import over_rates as over_rates_4
+from normscope_studies.figure_2 import over_rates as over_rates_2
+from normscope_studies.figure_4 import over_rates as over_rates_4
 from normscope_studies.translation.comparing import lr_sensitivity_of
+from normscope_studies.translation.figure_2 import SCALES as FIGURE_2
+from normscope_studies.translation.figure_4 import SCALES as FIGURE_4
 from normscope_studies.translation.page import of_several_rates, sensitivity_data, sensitivity_tables
 
 TWO, FOUR = FIGURE_2["cpu"].config, FIGURE_4["cpu"].config

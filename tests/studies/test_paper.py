@@ -15,7 +15,7 @@ from normscope.evidence.judging import Verdict
 from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.paper.study import (
+from normscope_studies.paper import (
     NOT_RUN,
     STUDY,
     ClaimRow,

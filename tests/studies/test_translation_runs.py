@@ -20,8 +20,6 @@ from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import NonFinite
 from normscope_studies.engine import ladders
 from normscope_studies.engine.pieces import Pieces
-from normscope_studies.figure_2.config import SCALES as FIGURE_2
-from normscope_studies.figure_4.config import SCALES as FIGURE_4
 from normscope_studies.figure_6 import SCALES as FIGURE_6
 from normscope_studies.figure_6 import Figure6Config
 from normscope_studies.translation import runs as cells_module
@@ -34,6 +32,8 @@ from normscope_studies.translation.config import (
     of_equal_sum,
     peak_of_equal_sum,
 )
+from normscope_studies.translation.figure_2 import SCALES as FIGURE_2
+from normscope_studies.translation.figure_4 import SCALES as FIGURE_4
 from normscope_studies.translation.page import scaling
 from normscope_studies.translation.runs import TranslationCell, TranslationCurve, cells_of, curves_of, folder_of, train
 

@@ -1,9 +1,9 @@
-"""What is measured of each case, in several processes: trainings, a probe, a range test, warm-ups."""
+"""What is measured of each case, in several processes: facts, trainings, a probe, a range test, warm-ups."""
 
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,20 +11,63 @@ from typing import Any, TypeVar
 import torch
 
 from normscope.choosing.rates import WITHIN, RateFacts, RateLaw
+from normscope.doctor.advise.advice import facts_of
 from normscope.doctor.advise.optimizers import of_config
-from normscope.doctor.advise.probe import length, reading_of, shortest_warmup
+from normscope.doctor.advise.probe import length, probe, reading_of, shortest_warmup
 from normscope.doctor.advise.probe import length_with_tail as warmup_length
 from normscope.doctor.advise.rule import ProbeRule
+from normscope.doctor.advise.short_run import ShortRun, TrainingBatches
+from normscope.doctor.find.search import streams_in
+from normscope.doctor.identify.stacks import as_stacks
 from normscope.train.device import available_cores, keep_freed_memory
 
 from ..engine.pieces import Pieces
 from .cases import AdviceCase, AdviceConfig, rate_of
-from .facts import PROBE_SEED, as_trial, batches_of, facts_about, trials_of
-from .fit import CaseProbe
-from .judge import Judgement, NamedRate
+from .fit import CaseProbe, Judgement, NamedRate, no_rule
 from .ladder import TrainedCase, at_rate, nats, piece_of, trainings
-from .tasks import task_of
+from .tasks import CaseTask, task_of
 from .training import model_of, optimizer_of, range_test
+
+PROBE_SEED = 1000
+"""Added to a case's seed: a probe sees other batches than the training that it foretells."""
+
+
+def facts_about(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, Any]:
+    """What the doctor asks known rates with, as plain values."""
+    task = task_of(case, text_file, corpus)
+    model, batch = model_of(case, task), task.batch(0)
+    _, streams = streams_in(model, batch.run)
+    return asdict(facts_of(as_stacks(streams), case.optimizer))
+
+
+def trials_of(case: AdviceCase, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
+    """The short trainings of a whole probe as the doctor makes it, of batches that the trainings have not in this
+    order."""
+    model = model_of(case, task_of(case, text_file, corpus))
+    found = probe(
+        model,
+        batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED)),
+        of_config(model, optimizer_of(case, 1.0)),
+        updates=updates,
+        expected=expected,
+        rule=no_rule(updates, 0),
+    )
+    return [asdict(trial) for trial in found.trials]
+
+
+def as_trial(table: dict[str, Any]) -> ShortRun:
+    return ShortRun(**table | {name: tuple(table[name]) for name in ("losses", "spreads")})
+
+
+def batches_of(task: CaseTask) -> TrainingBatches:
+    """As the doctor wants them."""
+
+    def batch(number: int) -> Any:
+        found = task.batch(number)
+        return found.run, found.loss
+
+    return batch
+
 
 LIGHTNING, LR_FINDER = "Lightning's finder", "pytorch-lr-finder"
 PEERS = {LIGHTNING: "lightning", LR_FINDER: "lr_finder"}

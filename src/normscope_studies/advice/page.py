@@ -11,7 +11,7 @@ from normscope.report.chart import Panel
 from ..engine.figures import line, scatter
 from ..engine.page import StudyFigure, StudyTable, table
 from .cases import rate_of
-from .judge import Judgement, PartialLadder
+from .fit import Judgement, PartialLadder
 from .ladder import TrainedCase, nats
 from .measuring import Warmup
 

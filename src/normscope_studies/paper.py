@@ -15,13 +15,21 @@ from normscope.files import write_over
 from normscope.limits.reading import read_json
 from normscope.report.words import Tone
 
-from ..engine.checks import check_least
-from ..engine.page import Link, Marked, StudyTable, TableCell
-from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
-from . import ABOUT
+from .engine.checks import check_least
+from .engine.discovery import About
+from .engine.page import Link, Marked, StudyTable, TableCell
+from .engine.pieces import Pieces
+from .engine.study import Findings, Study, scales
 
-_FILE = Path(__file__).with_name("claims.toml")
+ABOUT = About(
+    title="The paper's claims, one by one",
+    question="What does Xiong et al. 2020 claim, where, and with which value; and what came of each claim when a "
+    "study measured it?",
+    help="What came of every claim of the paper?",
+)
+
+
+_FILE = Path(__file__).with_name("paper.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

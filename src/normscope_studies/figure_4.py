@@ -10,11 +10,12 @@ from normscope.evidence.judging import Answer
 from normscope.measure import Estimate
 from normscope.report.words import number
 
-from ..engine.claims import claim
-from ..engine.page import Claim, StudyFigure
-from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study
-from ..translation.comparing import (
+from .engine.claims import claim
+from .engine.discovery import About
+from .engine.page import Claim, StudyFigure
+from .engine.pieces import Pieces
+from .engine.study import Findings, Study
+from .translation.comparing import (
     bleu_of,
     excess,
     finals,
@@ -26,11 +27,18 @@ from ..translation.comparing import (
     updates_shares,
     with_caveat,
 )
-from ..translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
-from ..translation.page import Legend, epochs_figure, findings, plain, rates_figure, shares_table
-from ..translation.runs import ArmCurves, Trained, trained
-from . import ABOUT
-from .config import PAPER_S, SCALES, TITLES, Figure4Config, Pairing, Square
+from .translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
+from .translation.figure_4 import PAPER_S, SCALES, TITLES, Figure4Config, Pairing, Square
+from .translation.page import Legend, epochs_figure, findings, plain, rates_figure, shares_table
+from .translation.runs import ArmCurves, Trained, trained
+
+ABOUT = About(
+    title="Pre-LN without warm-up beside Post-LN with it: the paper's Figure 4",
+    question="Is Pre-LN without warm-up as good as Post-LN with it, does it learn faster at the same rate, and does "
+    "the placement matter more than the choice of Adam or RAdam?",
+    help="The paper's Figure 4: can Pre-LN skip warm-up?",
+)
+
 
 PUBLISHED_SHARE = 9 / 15
 """The 9th checkpoint of Pre-LN is as good as the 15th of Post-LN."""

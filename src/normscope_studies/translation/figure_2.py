@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from normscope.optim import ScheduleConfig
 
 from ..engine.checks import check_different, check_rising
-from ..translation.config import (
+from .config import (
     ADAM_LRS,
     PAPER_ADAM_LRS,
     PAPER_SGD_LRS,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from normscope.optim import ScheduleConfig
 
-from ..translation.config import (
+from .config import (
     ADAM_LRS,
     DE_EN,
     EN_DE,
