@@ -138,7 +138,7 @@ def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_resu
     wanted = modules | {f"normscope/{name}" for name in DATA} | {"normscope_studies/paper.toml"}
     templates = {
         f"normscope/report/{folder}/{path.name}"
-        for folder in ("templates", "explore/js")
+        for folder in ("templates", "js")
         for path in (ROOT / "src/normscope/report" / folder).iterdir()
     }
     (wheel,) = built.glob("*.whl")

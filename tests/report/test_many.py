@@ -16,8 +16,7 @@ from normscope.report.comparison.contents import (
     SeedResult,
     Status,
 )
-from normscope.report.comparison.endings import endings_svg
-from normscope.report.comparison.panels import curve_panels, profile_panels
+from normscope.report.comparison.panels import curve_panels, endings_svg, profile_panels
 from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
 from normscope.report.lines import styles_for, too_many
 from normscope.report.svg import HUES, INK, house_style

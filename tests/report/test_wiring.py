@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from normscope.report.wiring.lanes import Box, Section, Wire, layout
-from normscope.report.wiring.svg import wiring_svg
-from normscope.report.wiring.text import wiring_text
+from normscope.catalogue.wiring_lanes import Box, Section, Wire, layout
+from normscope.catalogue.wiring_svg import wiring_svg
+from normscope.catalogue.wiring_text import wiring_text
 
 POST = Section(
     "every block",

@@ -18,7 +18,7 @@ from ..placement import named
 from ..report.comparison.contents import ComparisonPage as Page
 from ..report.comparison.contents import RunCurve
 from ..report.comparison.page import comparison_html, summary_lines
-from ..report.terminal import broken
+from ..report.words import broken
 from ..settings.arguments import checked
 from ..settings.files import GivenConfig, given_config
 from ..settings.tables import as_table, flat

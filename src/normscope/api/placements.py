@@ -16,7 +16,7 @@ from ..optim.optimizers import OptimizerName
 from ..placement import named
 from ..placement.base import ModelKind
 from ..report.notebook import fragment, heading, paragraph, table
-from ..report.terminal import plain_text
+from ..report.words import plain_text
 from ..settings.arguments import checked
 
 

@@ -11,8 +11,8 @@ from ..placement.base import Initial
 from ..placement.reading import read, read_head
 from ..placement.symbol import Symbol, SymbolEnd, SymbolSublayer
 from ..placement.wiring import wirings
-from ..report.wiring.lanes import Box, Section, Wire
 from .rows import PlacementRow, Size, StackName, row
+from .wiring_lanes import Box, Section, Wire
 
 VOCABULARY = 10_000
 """Rows of the output projection that shapes are stated for."""

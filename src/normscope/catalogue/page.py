@@ -7,13 +7,13 @@ from typing import Literal
 
 from ..placement import Placement, registered
 from ..report.curves_svg import DepthCurve, curves_svg
-from ..report.wiring.svg import wiring_svg
 from ..report.words import significant
 from ..theory.predict import ModelSetting, Stacks, predict_or_refuse
 from . import words
 from .details import Details, details
 from .measured import PlacementResults, measured
 from .rows import PlacementRow, Size, StackName, rows, sized
+from .wiring_svg import wiring_svg
 
 BLOCKS = 24
 COMPARED = ("pre-ln", "post-ln")

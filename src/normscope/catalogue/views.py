@@ -8,11 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ..report import notebook
-from ..report.wiring.text import wiring_text
 from . import words
 from .details import Details
 from .page import diagram
 from .rows import PlacementRow, Size, StackName
+from .wiring_text import wiring_text
 
 
 def list_table(rows: Sequence[PlacementRow], size: Size) -> RenderableType:

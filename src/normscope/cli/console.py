@@ -13,8 +13,7 @@ from textwrap import wrap
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
-from ..report.terminal import broken, writes_like_letters
-from ..report.words import duration, printable
+from ..report.words import broken, duration, printable, writes_like_letters
 
 if TYPE_CHECKING:
     from rich.console import Console

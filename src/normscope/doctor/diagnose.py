@@ -41,7 +41,7 @@ class Diagnosis(Record):
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        from ..report.terminal import plain_text
+        from ..report.words import plain_text
         from .lint.linter import reasons
         from .report.text import terminal_page
 

@@ -1,6 +1,6 @@
 """One chart as plain values: curves, their axes, and what a page lets its readers switch on and off.
 
-`chart_svg` draws it as a picture, `explore.encode` writes it for the script of a page.
+`chart_svg` draws it as a picture, `explorer` writes it for the script of a page.
 """
 
 from collections.abc import Mapping, Sequence

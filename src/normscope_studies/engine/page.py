@@ -15,8 +15,7 @@ from normscope.files import write_over
 from normscope.measure import Estimate
 from normscope.report.chart import Panel
 from normscope.report.chart_svg import panels_svg
-from normscope.report.explore.encode import panels_explorer
-from normscope.report.explore.script import environment, scripted
+from normscope.report.explorer import environment, panels_explorer, scripted
 from normscope.report.svg import inlined
 from normscope.report.words import Tone, significant
 

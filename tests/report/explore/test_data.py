@@ -15,8 +15,7 @@ from normscope.report.chart import Chart, ChartColumns, ChartLine, CurveSwitch, 
 from normscope.report.comparison.contents import Clock, ComparisonPage, Name, RateCurve, RunCurve
 from normscope.report.comparison.explore import explorer
 from normscope.report.comparison.page import render
-from normscope.report.explore.encode import encoded
-from normscope.report.explore.script import VENDOR, source
+from normscope.report.explorer import VENDOR, encoded, source
 from normscope.report.lines import kept
 from normscope.report.words import printable, short_name
 

@@ -9,7 +9,7 @@ import pytest
 
 from normscope.doctor.report.page import render_doctor
 from normscope.report.chart import Panel, Series
-from normscope.report.explore.encode import encoded, panels_explorer
+from normscope.report.explorer import encoded, panels_explorer
 from normscope_studies.engine.page import StudyFigure, render_study
 from report.axe import violations
 from report.devtools import Tab

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...files import write_over
-from ...report.explore.encode import panels_explorer
-from ...report.explore.script import environment, scripted
+from ...report.explorer import environment, panels_explorer, scripted
 from ...report.svg import Picture, inlined
 from ...report.words import Tone, counted, kind_name, learning_rate
 from ..lint.rule import Rule

@@ -12,13 +12,13 @@ from pathlib import Path
 from ...files import make_folders, write_over
 from ...limits.ours import refuse_other
 from .. import notebook
-from ..explore.script import environment, scripted
+from ..explorer import environment, scripted
 from ..lines import styles_for, too_many
 from ..svg import inlined
 from ..words import MISSING, NON_FINITE, counted, learning_rate, number, significant, span
 from .contents import ComparedConfiguration, ComparisonPage, GradientProfile, Status
-from .endings import endings_svg
 from .explore import explorer
+from .panels import endings_svg
 from .plots import curves_svg, gradient_svg, rates_svg, schedule_svg
 
 PAGE = "report.html"

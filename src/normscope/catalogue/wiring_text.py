@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .lanes import Box, Crossbar, Section, Track, layout
+from .wiring_lanes import Box, Crossbar, Section, Track, layout
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _GLYPHS = {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from .lanes import Crossbar, Section, Track, layout
+from .wiring_lanes import Crossbar, Section, Track, layout
 
 _LETTER = 7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
 _LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34

@@ -1,12 +1,95 @@
-"""Charts as JSON inside of a page: short numbers, and no character that could end the element."""
+"""How a page that can be explored is put together: templates, styles, its script and policy, and its charts as JSON.
 
+Numbers are short, and no character of the data could end its element.
+"""
+
+import base64
+import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from ..chart import Chart, ChartColumns, ChartLine, CurveSwitch, Explorer, Kind, Panel, Series
-from ..words import printable
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from .chart import Chart, ChartColumns, ChartLine, CurveSwitch, Explorer, Kind, Panel, Series
+from .words import printable
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def environment() -> Environment:
+    """The environment of the templates: everything is escaped and printable, and a name not given is an error."""
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def style_sheet(*more: str) -> str:
+    """The style sheet of all pages, followed by those named in `more`."""
+    return "".join((_TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in ("style", *more))
+
+
+_ROOM = Path(__file__).parent
+VENDOR = _ROOM / "vendor" / "uplot"
+_PARTS = (
+    "numbers", "data", "state", "smooth", "paths", "chart", "pointer", "legend", "figure", "controls", "export",
+    "tables", "reload", "main",
+)  # fmt: skip
+"""Files of `js/` in the order in which they stand in the page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scripted:
+    """What a template needs: all of it goes into the page as it is."""
+
+    policy: str
+    css: str
+    data: str
+    script: str
+
+
+def scripted(explorer: Explorer, *sheets: str) -> Scripted:
+    """A page's data beside the script that draws it; sheets: the style sheets that the page has beside the house's."""
+    css = f"{(VENDOR / 'uPlot.min.css').read_text(encoding='utf-8')}\n{style_sheet(*sheets, 'explore')}"
+    script = source()
+    # Attributes of pictures are styled in place; `style-src` is for browsers that do not tell elements from attributes.
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; "
+        f"style-src-elem '{_hash(css)}'; style-src-attr 'unsafe-inline'; img-src data:"
+    )
+    return Scripted(policy=policy, css=css, data=encoded(explorer), script=script)
+
+
+@cache
+def source() -> str:
+    """uPlot, then our own files in one scope. Raises ValueError where it holds what would end its element."""
+    own = "".join((Path(__file__).parent / "js" / f"{name}.js").read_text(encoding="utf-8") for name in _PARTS)
+    licence, uplot = ((VENDOR / name).read_text(encoding="utf-8") for name in ("LICENSE", "uPlot.iife.min.js"))
+    text = f'/*\n{licence}*/\n{uplot}(() => {{\n"use strict";\n{_bare(own)}}})();\n'
+    if any(end in text.lower() for end in ("</script", "<!--", "<script")):
+        raise ValueError("the script would end its own element")
+    return text
+
+
+def _bare(script: str) -> str:
+    """Without lines of comment and indentation, which every page would carry; the files have them."""
+    lines = (line.strip() for line in re.sub(r"(?ms)^\s*/\*\*.*?\*/\n", "", script).splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
 
 _DIGITS = 4
 """Significant digits of a value: more cannot be read off a chart or its crosshair."""

@@ -1,1 +1,0 @@
-"""The wiring diagram of a placement, on a terminal and as SVG."""
