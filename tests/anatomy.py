@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 82_012,
-    "lines of normscope": 68_983,
-    "files": 512,
-    "import lines, %": 6.62,
+    "lines": 81_901,
+    "lines of normscope": 68_910,
+    "files": 496,
+    "import lines, %": 6.53,
     "public nouns": 791,
     "homonyms": 25,
 }

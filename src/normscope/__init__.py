@@ -18,7 +18,7 @@ _HOMES = {
     "compare": "api.comparison",
     "compare_runs": "api.comparison",
     "coordinate_check": "api.coordinates",
-    "diagnose": "api.diagnosing",
+    "diagnose": "api.models",
     "load_run": "api.runs",
     "open_run": "api.runs",
     "place": "model.padded.place",
@@ -28,8 +28,8 @@ _HOMES = {
     "rate_curve": "api.rates",
     "schedule": "api.training",
     "train": "api.runs",
-    "transplant": "api.transplanting",
-    "untransplant": "api.transplanting",
+    "transplant": "api.models",
+    "untransplant": "api.models",
     "weights_after": "measure.line",
 }
 """Where each public name lives; `__init__.pyi` says the same to type checkers."""

@@ -1,7 +1,9 @@
 from .api.comparison import compare as compare
 from .api.comparison import compare_runs as compare_runs
 from .api.coordinates import coordinate_check as coordinate_check
-from .api.diagnosing import diagnose as diagnose
+from .api.models import diagnose as diagnose
+from .api.models import transplant as transplant
+from .api.models import untransplant as untransplant
 from .api.placements import choose as choose
 from .api.placements import placements as placements
 from .api.prediction import predict as predict
@@ -12,8 +14,6 @@ from .api.runs import train as train
 from .api.training import attach as attach
 from .api.training import profile as profile
 from .api.training import schedule as schedule
-from .api.transplanting import transplant as transplant
-from .api.transplanting import untransplant as untransplant
 from .errors import UserError as UserError
 from .measure.amplification import amplification as amplification
 from .measure.line import weights_after as weights_after

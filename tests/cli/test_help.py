@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from normscope.cli import doctor, main, tune
+from normscope.cli import compare, doctor, main
 from normscope.cli.main import command_line
 from normscope.cli.shared import VERBS, refuse_unwritable
 from normscope.compare.search import STARTS
@@ -232,4 +232,4 @@ def test_a_folder_without_permission_is_refused_before_the_work(
 def test_what_the_command_line_takes_for_the_librarys_is_its_own() -> None:
     assert tuple(Severity) == doctor._SEVERITIES
     assert doctor._LEAST_PROBE == LEAST_UPDATES
-    assert tune._LEAST_TRIALS == STARTS
+    assert compare._LEAST_TRIALS == STARTS

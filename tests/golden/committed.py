@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .answers import Desk, defined
-from .recording import Items
+from .passes import Items
 
 
 def items(tree: Path) -> Items:

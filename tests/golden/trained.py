@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import texts
 from .answers import Desk
-from .recording import Items
+from .passes import Items
 
 _LENGTH = (
     "train.threads=1",

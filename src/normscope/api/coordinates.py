@@ -17,7 +17,7 @@ from ..doctor.observe.gradients import loss_of
 from ..doctor.trace.forward import call_with
 from ..evidence.estimates import exponent
 from ..measure import Estimate, recording, weights_after
-from ..measure.stream import Point, first_tensor
+from ..measure.passes import Point, first_tensor
 from ..measure.unchanged import looked_at, random_state_kept
 from ..optim.optimizers import OptimizerName
 from ..report.chart import Panel, Series

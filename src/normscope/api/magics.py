@@ -25,7 +25,7 @@ def bring_magics(shell: Any) -> None:
 
     def doctor(line: str) -> Any:
         """`%doctor model` is `normscope.diagnose(model)`, and what more that takes stands behind the model."""
-        from .diagnosing import diagnose
+        from .models import diagnose
 
         if not line.strip():
             raise UserError("%doctor takes a model, as in %doctor model, and then what normscope.diagnose takes")

@@ -22,7 +22,7 @@ _HOMES = {
     "data": "data.data_app",
     "train": "train.train",
     "compare": "compare.compare",
-    "tune": "tune.tune",
+    "tune": "compare.tune",
     "watch": "watch.watch",
     "report": "watch.report",
     "evaluate": "trained.evaluate",

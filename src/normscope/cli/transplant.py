@@ -54,7 +54,7 @@ def transplant(
     from ..transplant.surgery import transplant as transplanted
 
     if trust:
-        from ..targets.tasked import trust_target
+        from ..targets.runs import trust_target
 
         trust_target(target)
     found = opened(target, settings, tokens=16, sequences=2, seed=seed)

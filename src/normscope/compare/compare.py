@@ -21,9 +21,8 @@ from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
-from .costs import costs_of
 from .grid import Cell, Grid, write_configs
-from .manifest import about, former_manifest, named_cells, refuse_unlike, write_manifest
+from .manifest import about, costs_of, former_manifest, named_cells, refuse_unlike, write_manifest
 from .page import compare, refuse_other_report
 from .pool import Commands, announced, at_once, job_of, run_cells, train_command, updates_of
 from .state import CellState

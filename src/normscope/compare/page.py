@@ -31,10 +31,9 @@ from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate
 from ..train.run_folder import Event
 from .conclusion import conclusion, facts, facts_of_stopping, facts_of_tuning, formula_in
-from .costs import facts_of_costs
 from .curves import clock, curve, gradient_profiles, later_profiles, schedule
 from .grid import Arm, Cell
-from .manifest import Manifest
+from .manifest import Manifest, facts_of_costs
 from .pool import train_command
 from .rates import EndedRun, TrialRuns, TunedRates, best_of_each, rate_curves, seeds_of, trials_of, tuned
 from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict

@@ -1,15 +1,17 @@
 """What is recorded from any `nn.Module`."""
 
 from .amplification import Amplification, UpdateEffect, amplification
-from .gradients import GradientNorms, expected_gradient_norms, gradient_norms
 from .line import weights_after
-from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_beyond, t_quantile
-from .stream import (
+from .passes import (
+    GradientNorms,
     Point,
     depth_points,
+    expected_gradient_norms,
     first_tensor,
+    gradient_norms,
     recording,
 )
+from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_beyond, t_quantile
 
 __all__ = [
     "Amplification",

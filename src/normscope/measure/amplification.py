@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..settings.arguments import checked
-from .stream import first_tensor
+from .passes import first_tensor
 from .unchanged import TwoWeights, looked_at, values_kept
 
 _Pick = Callable[[Any], Tensor]

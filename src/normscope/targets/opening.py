@@ -80,7 +80,7 @@ def _opened(text: str, settings: Sequence[str], drawing: SampleSettings) -> Targ
 
 def _of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
     if is_run(path):
-        from .tasked import of_run
+        from .runs import of_run
 
         return of_run(path, settings)
     if not (path / "config.json").is_file():
@@ -90,7 +90,7 @@ def _of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> 
 
 def _of_file(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
     if path.suffix == ".toml":
-        from .tasked import of_config
+        from .runs import of_config
 
         return of_config(path, settings)
     if path.suffix == ".json":
@@ -114,7 +114,7 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
     made = made_by(text, read_overrides(settings), drawing)
     bare = made.inputs is None and made.batches is None
     if bare and brings_batches(text) and not any(weight.is_meta for weight in made.model.parameters()):
-        from .tasked import of_own_batches
+        from .runs import of_own_batches
 
         return of_own_batches(text, made.model)
     inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
