@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_901,
-    "lines of normscope": 68_910,
+    "lines": 81_907,
+    "lines of normscope": 68_916,
     "files": 496,
     "import lines, %": 6.53,
     "public nouns": 791,

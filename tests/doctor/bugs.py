@@ -408,7 +408,7 @@ BUGS: dict[str, Bug] = {
     "one skip from the normed stream": Bug(
         build=chained(normed_between, final=1),
         rule="misplaced-step",
-        said="feed-forward: the norm in front of it is in the skip too, in 4 of 8 sub-layers",
+        said="feed-forward: the norm in front of it is in the skip too, norm(x) + F(norm(x)), in 4 of 8 sub-layers",
         where="inner.f.1",
         severity="warning",
         right=RIGHT_PRE,
@@ -417,7 +417,7 @@ BUGS: dict[str, Bug] = {
     "a norm that the skip goes around": Bug(
         build=chained(normed_for_the_branch),
         rule="misplaced-step",
-        said="in 4 of 8 sub-layers, while the other sub-layers have theirs on the other path",
+        said="in 4 of 8 sub-layers, while the skips of the others have theirs there",
         where="inner.f.",
         severity="warning",
         right=RIGHT_POST,

@@ -63,6 +63,12 @@ def normed_skip(x: Tensor, of: "Block") -> Tensor:
     return x + of.feed(of.norms[1](x))
 
 
+def skip_from_its_norm(x: Tensor, of: "Block") -> Tensor:
+    x = of.norms[0](x)
+    x = x + of.attend(x)
+    return x + of.feed(of.norms[1](x))
+
+
 def skipped_twice(x: Tensor, of: "Block") -> Tensor:
     first = of.norms[0](x)
     x = x + first + of.attend(first)
@@ -419,6 +425,11 @@ BUGS: dict[str, tuple[How, str, str]] = {
     "blocks in a plain list": (How(change=in_a_list), "unused-parameters", "none of the model's"),
     "queries and keys normed over heads": (How(normed=over(1)), "query-key-norms", "they bound no logit"),
     "the skip from a norm that is called again": (How(block=normed_skip), "misplaced-step", "in 3 of 6 sub-layers"),
+    "attention's skip from the norm that it reads": (
+        How(block=skip_from_its_norm),
+        "misplaced-step",
+        "attention: the norm in front of it is in the skip too",
+    ),
     "a skip of x and one of its norm": (
         How(block=skipped_twice),
         "misplaced-step",

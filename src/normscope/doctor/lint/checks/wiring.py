@@ -124,9 +124,7 @@ def _shifted(stack: Stack) -> Iterator[Fault]:
         return
     if not all(sublayer.formula.sum_is_normed and not sublayer.formula.reads_norm for sublayer in inside[:-1]):
         return
-    paths = [_numberless(use.parameters[0]) if use.parameters else "" for use in stack.norm_uses]
-    first, between, last = paths[0], paths[1:-1], paths[-1]
-    if first and first in between and last not in between:
+    if _begins_within_a_block(stack):
         yield Fault(
             where=stack.name,
             message=f"the first norm of the first block, {stack.norm_uses[0].parameters[0].rpartition('.')[0]}, is "
@@ -134,6 +132,12 @@ def _shifted(stack: Stack) -> Iterator[Fault]:
             "carries the normed stream. It computes Post-LN with its norms one sub-layer early",
             fix="keep x as it is for the sum: x + F(norm(x)); or, where Post-LN is meant, norm(x + F(x))",
         )
+
+
+def _begins_within_a_block(stack: Stack) -> bool:
+    """Whether the first norm is one that every block has, and the last is not: it is no embedding's, but a block's."""
+    paths = [_numberless(use.parameters[0]) if use.parameters else "" for use in stack.norm_uses]
+    return bool(paths) and bool(paths[0]) and paths[0] in paths[1:-1] and paths[-1] not in paths[1:-1]
 
 
 def _numberless(name: str) -> str:
@@ -149,14 +153,16 @@ def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
     known = all(sublayer.placement for sublayer in inside)
     if known or not twice or not bare or len(twice) + len(bare) < len(inside) - 1 or len(inside) < _LEAST:
         return
-    pre = stack.final_norm or stack.end_read_by == "weights"
-    where, reads = (
-        (bare, "the norm in front of it is in the skip too") if pre else (twice, "its norm is not in the skip")
+    pre = stack.final_norm or stack.end_read_by == "weights" or _begins_within_a_block(stack)
+    where, reads, others = (
+        (bare, "the norm in front of it is in the skip too, norm(x) + F(norm(x))", "keep x as it is")
+        if pre
+        else (twice, "its norm is not in the skip", "have theirs there")
     )
     yield Fault(
         where=listed(sublayer.name for sublayer in where),
-        message=f"{kind_name(where[0].kind)}: {reads}, in {len(where)} of {len(inside)} sub-layers, while the other "
-        f"sub-layers have theirs on the other path: {twice[0].formula} and {bare[0].formula}",
+        message=f"{kind_name(where[0].kind)}: {reads}, in {len(where)} of {len(inside)} sub-layers, while the skips "
+        f"of the others {others}: {twice[0].formula} and {bare[0].formula}",
         fix="x + F(norm(x)) in every sub-layer, the skip taken before the norm"
         if pre
         else "norm(x + F(x)) in every sub-layer, the next one's skip taken after the norm",
