@@ -194,6 +194,18 @@ def read_parts(
     return [(folder / name, split, known) for name, split, known in noted]
 
 
+def numbered(parts: Sequence[ReadPart], what: str) -> Iterator[tuple[Path, str, int, int]]:
+    """The parts split by split: file, split, and which of the split's items it has, from one number to before another.
+
+    what: how many items a part has, by that name in what is known of it.
+    """
+    for split in dict.fromkeys(split for _, split, _ in parts):
+        end = 0
+        for path, _, known in (part for part in parts if part[1] == split):
+            begin, end = end, end + known[what]
+            yield path, split, begin, end
+
+
 def _key(kind: Preparation[Any, Any], progress: Progress) -> str:
     """SHA-256 over options, format version and input bytes: equal where preparing again would change nothing."""
     state = {"version": kind.version, "options": kind.options, **kind.inputs(progress)}

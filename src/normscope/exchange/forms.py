@@ -136,7 +136,8 @@ def refuse(form: ExportForm, model: AnyModel) -> None:
             f"{form.opened_by} has one table of embeddings for both languages, and this model has "
             'embeddings = "separate"; marian and ctranslate2 hold two'
         )
-    norms: list[Any] = [norm for group in _norm_groups(model) for norm in group.children()]
+    groups = [module for module in model.modules() if isinstance(module, NormGroup)]
+    norms: list[Any] = [norm for group in groups for norm in group.children()]
     other = sorted({type(norm).__name__ for norm in norms if not isinstance(norm, form.norm)})
     if other:
         raise UserError(f"{form.opened_by} has {form.norm.__name__} alone, and this model has {', '.join(other)}")
@@ -173,10 +174,6 @@ def _kind(model: type[AnyModel]) -> str:
     """A class of models in words."""
     tasks = [task for task in TASKS.values() if isinstance(task, TaskFromScratch)]
     return next(f"{task.model_words} (task {task.name})" for task in tasks if task.model is model)
-
-
-def _norm_groups(model: AnyModel) -> list[NormGroup]:
-    return [module for module in model.modules() if isinstance(module, NormGroup)]
 
 
 def norm_epsilon(model: AnyModel) -> float:

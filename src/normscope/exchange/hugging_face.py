@@ -29,7 +29,8 @@ def writer(
 
     def write(model: _AnyModel, folder: Path, words: Words) -> tuple[str, ...]:
         exported = convert(model, words.ids)
-        _write_json(folder / "config.json", exported.config)
+        text = json.dumps(exported.config, indent=2, ensure_ascii=False) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8", newline="\n")
         # Hugging Face refuses a file of tensors that does not say whose it is.
         save_file(exported.tensors, folder / "model.safetensors", metadata={"format": "pt"})
         for name, text in words.files.items():
@@ -121,7 +122,3 @@ def _quiet(logging: Any) -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

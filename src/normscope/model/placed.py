@@ -59,30 +59,16 @@ def _mix(
     return torch.einsum("i...,i...d->...d", weights_IN.to(values_IND.dtype), read_IND)
 
 
-@sigmoid.register
-def _sigmoid(x: Tensor) -> Tensor:
-    return x.sigmoid()
-
-
-@tanh.register
-def _tanh(x: Tensor) -> Tensor:
-    return x.tanh()
-
-
-@silu.register
-def _silu(x: Tensor) -> Tensor:
-    return nn.functional.silu(x)
+sigmoid.register(Tensor, torch.sigmoid)
+tanh.register(Tensor, torch.tanh)
+silu.register(Tensor, nn.functional.silu)
+stopped.register(Tensor, Tensor.detach)
 
 
 @by_head.register
 def _by_head(x: Tensor, numbers: Tensor) -> Tensor:
     heads = x.view(*x.shape[:-1], len(numbers), -1) * numbers.unsqueeze(-1)
     return heads.flatten(-2)
-
-
-@stopped.register
-def _stopped(x: Tensor) -> Tensor:
-    return x.detach()
 
 
 @joined.register

@@ -177,7 +177,8 @@ class Stack(Drawable):
         make = norm_maker(placement, config.norm, config.norm_epsilon)
         self.schedules = Schedules(reading.schedules)
         self.dropout = Dropout(config.dropout)
-        schedule, made = self.schedules.value, partial(_ours, config, placement) if f is None else _given(f)
+        schedule = self.schedules.value
+        made = partial(_ours, config, placement) if f is None else lambda spec: f(spec.site)
         self.start = PlacedEnd(reading.start, make, schedule)
         self.blocks = nn.ModuleList(
             Block(placement, [PlacedSublayer(made(s), s, make, config.dropout) for s in specs], specs, schedule)
@@ -213,10 +214,6 @@ class Stack(Drawable):
             else:
                 state = block(state, context)
         return self.placement.finish(state, self.finish)  # type: ignore[no-any-return]
-
-
-def _given(f: Callable[[Site], SublayerModule]) -> Callable[[SymbolSublayer], SublayerModule]:
-    return lambda spec: f(spec.site)
 
 
 def _ours(config: StackConfig, placement: Placement, spec: SymbolSublayer) -> SublayerModule:

@@ -7,7 +7,7 @@ kind (constants, parameters, those of a token) are added, multiplied and raised 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, singledispatch
+from functools import lru_cache, partial, singledispatch
 from typing import Any
 
 from .base import Value
@@ -156,20 +156,13 @@ def _unit(x: Symbol) -> Symbol:
     return Symbol("unit", (x,), x.width)
 
 
-@sigmoid.register
-def _sigmoid(x: Symbol) -> Symbol:
+def _curve(name: str, x: Symbol) -> Symbol:
     # Of numbers of a token, the name says what is used: what is done to them stands in their meaning.
-    return replace(x, meaning=f"σ({x.meaning})") if x.meaning else Symbol("σ", (x,), x.width)
+    return replace(x, meaning=f"{name}({x.meaning})") if x.meaning else Symbol(name, (x,), x.width)
 
 
-@tanh.register
-def _tanh(x: Symbol) -> Symbol:
-    return replace(x, meaning=f"tanh({x.meaning})") if x.meaning else Symbol("tanh", (x,), x.width)
-
-
-@silu.register
-def _silu(x: Symbol) -> Symbol:
-    return replace(x, meaning=f"silu({x.meaning})") if x.meaning else Symbol("silu", (x,), x.width)
+for _operation, _name in ((sigmoid, "σ"), (tanh, "tanh"), (silu, "silu")):
+    _operation.register(Symbol, partial(_curve, _name))
 
 
 @by_head.register
@@ -223,19 +216,9 @@ def _sinkhorn(first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: f
     )
 
 
-@sigmoid.register
-def _sigmoid_of_constant(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
-
-
-@silu.register
-def _silu_of_constant(x: float) -> float:
-    return x / (1 + math.exp(-x))
-
-
-@tanh.register
-def _tanh_of_constant(x: float) -> float:
-    return math.tanh(x)
+sigmoid.register(float, lambda x: 1 / (1 + math.exp(-x)))
+silu.register(float, lambda x: x / (1 + math.exp(-x)))
+tanh.register(float, math.tanh)
 
 
 @sinkhorn.register

@@ -218,7 +218,7 @@ def _measured(task: Any, config: Any, corpus: Any, codec: Any, device: torch.dev
     model = task.build(config, codec)
     objective = task.objective(config, corpus, device)
     batch = objective.micro_batch(0)
-    own = {tensor.untyped_storage().data_ptr() for tensor in _tensors(model)}
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -233,11 +233,6 @@ def _measured(task: Any, config: Any, corpus: Any, codec: Any, device: torch.dev
             loss, _ = objective.loss_sums(model, batch)
         loss.backward()
     return sum(kept.values()), counted.get_total_flops()
-
-
-def _tensors(model: nn.Module) -> Iterator[Tensor]:
-    yield from model.parameters()
-    yield from model.buffers()
 
 
 def _bytes(tensors: Any) -> int:

@@ -96,8 +96,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 gradient_CV = gradient_CV.to(product_dtype)
                 if hidden_gradient is not None:
                     hidden_gradient[rows] = rows_product(gradient_CV, weight_now)
-                if weight_gradient is not None:
-                    _add_product(weight_gradient, gradient_CV, hidden_now)
+                if weight_gradient is not None and weight_gradient.dtype == gradient_CV.dtype:
+                    add_product(weight_gradient, gradient_CV, hidden_now)
+                elif weight_gradient is not None:
+                    weight_gradient.add_(gradient_CV.T @ hidden_now)
         ctx.gradients = hidden_gradient, weight_gradient, bias_gradient
         smoothed, nll = torch.stack(sums).sum(0)
         ctx.mark_non_differentiable(nll)
@@ -139,14 +141,6 @@ def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float) -> tuple[Tenso
     # The weights (1 - ε - ε') of the target and ε' of all V add up to 1, hence p itself.
     p_CV.sub_(each).scatter_add_(1, target_C1, p_CV.new_full(target_C1.shape, each + smoothing - 1))
     return p_CV, torch.stack([smoothed, nll])
-
-
-def _add_product(total_VD: Tensor, gradient_CV: Tensor, hidden_CD: Tensor) -> None:
-    """total_VD += gradient_CVᵀ hidden_CD."""
-    if total_VD.dtype == gradient_CV.dtype:
-        add_product(total_VD, gradient_CV, hidden_CD)
-    else:
-        total_VD.add_(gradient_CV.T @ hidden_CD)
 
 
 _sums: Callable[..., tuple[Tensor, Tensor]] = _SmoothedCrossEntropy.apply

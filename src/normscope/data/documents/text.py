@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..folder import token_dtype
 from ..lines import Position
-from ..preparation import ReadPart, TextPart
+from ..preparation import ReadPart, TextPart, numbered
 from ..sources import FIELD, TextLayout, has_records, source_bytes, texts_in
 from ..words import word_counts
 from .corpus import encoded_sentences
@@ -162,13 +162,10 @@ def fragments_in(path: Path) -> Iterator[Fragment]:
 def document_parts(parts: Sequence[ReadPart], held_out: Mapping[str, NDArray[np.int64]]) -> list[DocumentPart]:
     """The parts split by split. held_out: split -> numbers of its documents that are, in ascending order."""
     made = []
-    for split in dict.fromkeys(split for _, split, _ in parts):
-        own = [(path, known["documents"]) for path, name, known in parts if name == split]
+    for path, split, first, end in numbered(parts, "documents"):
         numbers = held_out.get(split, np.empty(0, dtype=np.int64))
-        for (path, documents), end in zip(own, accumulate(documents for _, documents in own), strict=True):
-            first = end - documents
-            within = numbers[np.searchsorted(numbers, first - 1) : np.searchsorted(numbers, end)]
-            made.append(DocumentPart(path, split, first, frozenset(within.tolist())))
+        within = numbers[np.searchsorted(numbers, first - 1) : np.searchsorted(numbers, end)]
+        made.append(DocumentPart(path, split, first, frozenset(within.tolist())))
     return made
 
 

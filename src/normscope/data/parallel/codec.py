@@ -7,10 +7,10 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,11 +67,6 @@ def check_language(language: str) -> None:
 def has_rules(language: str) -> bool:
     """Whether Moses splits words of this language by rules of its own and not by the English ones."""
     return language in {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
-
-
-def prepare_pairs(source: TextForm, target: TextForm, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """`prepare` of both sides of each pair; a function of the module, so that another process can be sent it."""
-    return [(source.prepare(raw_source), target.prepare(raw_target)) for raw_source, raw_target in pairs]
 
 
 # One of each per process and language: building them compiles some forty expressions.
@@ -157,8 +152,8 @@ class Codec:
             vocabulary.save(folder / name)
         state = {
             "joint": self.joint,
-            "source": _form_state(self.source.form),
-            "target": _form_state(self.target.form),
+            "source": asdict(self.source.form),
+            "target": asdict(self.target.form),
             "sha256": self.vocabulary_digests(),
         }
         (folder / _FILE).write_text(_KIND.text(state), encoding="utf-8", newline="\n")
@@ -185,7 +180,3 @@ class Codec:
             if digests.get(name) != digest:
                 raise UserError(f"{folder / name}: damaged (its SHA-256 is not the one noted in {_FILE})")
         return codec
-
-
-def _form_state(form: TextForm) -> dict[str, Any]:
-    return {"language": form.language, "tokenise": form.tokenise, "lowercase": form.lowercase}

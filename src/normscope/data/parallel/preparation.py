@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 
 from ...errors import UserError
 from ..folder import token_dtype
-from ..preparation import CorpusReport, ReadPart, TextPart
+from ..preparation import CorpusReport, ReadPart, TextPart, numbered
 from ..sources import texts_in
-from .codec import Codec, TextForm, check_language, has_rules, prepare_pairs
+from .codec import Codec, TextForm, check_language, has_rules
 from .corpus import SIDES
 from .vocabulary import EOS, Vocabulary
 
@@ -185,7 +184,9 @@ def tokenise_pairs(config: PrepareConfig, split: str, pairs: Sequence[_RawPair])
     """How many pairs a part was read from, keeps and drops for which reason, and its lines: `pairs_of` reads them."""
     dropped: Counter[str] = Counter()
     lines: list[str] = []
-    for raw, pair in zip(pairs, prepare_pairs(*config.forms(), pairs), strict=True):
+    source, target = config.forms()
+    for raw in pairs:
+        pair = source.prepare(raw[0]), target.prepare(raw[1])
         reason = drop_reason(*pair, config) if split == "train" else None
         if reason:
             dropped[reason] += 1
@@ -203,13 +204,10 @@ def pairs_of(path: Path) -> Iterator[tuple[_RawPair, _RawPair]]:
 
 def pair_parts(parts: Sequence[ReadPart], held_out_every: int | None) -> list[PairPart]:
     """The parts split by split. held_out_every: of the training pairs."""
-    made = []
-    for split in dict.fromkeys(split for _, split, _ in parts):
-        own = [(path, known["kept"]) for path, name, known in parts if name == split]
-        every = held_out_every if split == "train" else None
-        for (path, kept), end in zip(own, accumulate(kept for _, kept in own), strict=True):
-            made.append(PairPart(path, split, end - kept, every))
-    return made
+    return [
+        PairPart(path, split, before, held_out_every if split == "train" else None)
+        for path, split, before, _ in numbered(parts, "kept")
+    ]
 
 
 def count_part(part: PairPart) -> tuple[Counter[str], Counter[str]]:
