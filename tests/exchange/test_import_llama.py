@@ -111,8 +111,8 @@ def test_the_outputs_are_theirs_and_what_goes_back_is_what_came(family: str, tmp
 
 def test_an_imported_model_takes_another_placement(tmp_path: Path) -> None:
     import_run(saved(tmp_path / "theirs", "llama"), tmp_path / "run")
-    done = re_place_run(tmp_path / "run", tmp_path / "peri", "sandwich")
-    assert (done.change.before, done.change.after) == ("pre-ln", "sandwich")
+    change, _ = re_place_run(tmp_path / "run", tmp_path / "peri", "sandwich")
+    assert (change.before, change.after) == ("pre-ln", "sandwich")
     assert load_run(tmp_path / "peri").config.model.placement == "sandwich"
 
 

@@ -176,8 +176,8 @@ class TestRuns:
         sentences = [["the cat and the dog sleep", "the dog sleep"]] * 4
         corpus = DocumentCorpus.of_texts(tokeniser, {"train": sentences, "valid": sentences})
         monkeypatch.setattr(opening, "open_documents", lambda config: corpus)
-        done = re_place_run(masked_run, tmp_path / "out", "pre-ln")
-        assert done.effect.text == f"{len(corpus.splits['valid'].tokens)} tokens of validation text"
+        _, effect = re_place_run(masked_run, tmp_path / "out", "pre-ln")
+        assert effect.text == f"{len(corpus.splits['valid'].tokens)} tokens of validation text"
         old, new = (load_run(path).model for path in (masked_run, tmp_path / "out"))
         ids = tokeniser.ids
         rows = torch.from_numpy(corpus.splits["valid"].tokens.astype("int64")).split(14)
@@ -190,18 +190,18 @@ class TestRuns:
         with torch.no_grad():
             before, after = (model(shown, None, layout) for model in (old, new))
             probabilities = new.logits(after[hidden_at]).softmax(-1)[range(len(hidden_at)), whole[hidden_at]]
-        assert done.effect.nll_after == pytest.approx(-probabilities.log().mean().item(), rel=1e-5)
-        assert done.effect.hidden_change == pytest.approx(((after - before).norm() / before.norm()).item(), rel=1e-5)
-        assert done.effect.nll_after != pytest.approx(done.effect.nll_before, abs=1e-3)
+        assert effect.nll_after == pytest.approx(-probabilities.log().mean().item(), rel=1e-5)
+        assert effect.hidden_change == pytest.approx(((after - before).norm() / before.norm()).item(), rel=1e-5)
+        assert effect.nll_after != pytest.approx(effect.nll_before, abs=1e-3)
 
     def test_of_another_vocabulary_the_text_is_not_used(self, masked_run, tmp_path):
         """Its ids would be other words."""
         other = DocumentCorpus.of_texts(word_tokeniser("a", "b", "c"), {"valid": [["a b c a b c a b c"]]})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(opening, "open_documents", lambda config: other)
-            done = re_place_run(masked_run, tmp_path / "out", "pre-ln")
-        assert done.effect.text == "random tokens (the corpus cannot be reached)"
-        assert done.effect.hidden_change > 0.01
+            _, effect = re_place_run(masked_run, tmp_path / "out", "pre-ln")
+        assert effect.text == "random tokens (the corpus cannot be reached)"
+        assert effect.hidden_change > 0.01
 
     def test_settings_of_the_new_run(self, masked_run, tmp_path, monkeypatch):
         monkeypatch.setattr(opening, "open_documents", _unreachable)
@@ -226,10 +226,10 @@ class TestRuns:
         )
         model = perturbed(LanguageModel(config.model, len(tokeniser)), 1).float()
         write_run(tmp_path / "lm", config, model, lambda at: tokeniser.save(at / "tokenizer.json"), made_from="")
-        done = re_place_run(tmp_path / "lm", tmp_path / "out", "gpt2")
-        assert done.change.same_function
-        assert done.effect.hidden_change == 0
-        assert done.effect.nll_after == done.effect.nll_before
+        change, effect = re_place_run(tmp_path / "lm", tmp_path / "out", "gpt2")
+        assert change.same_function
+        assert effect.hidden_change == 0
+        assert effect.nll_after == effect.nll_before
 
 
 def _unreachable(config: object) -> None:
@@ -273,8 +273,8 @@ def test_a_translation_run_goes_on_training(tmp_path):
 
     config = tiny("train.duration=3", "train.validate_every=3", "train.checkpoint_every=3", 'model.placement="post-ln"')
     train_run(config, tmp_path / "run")
-    done = re_place_run(tmp_path / "run", tmp_path / "out", "pre-ln", settings=["train.duration=2"])
-    assert done.effect.text == "16 validation pairs"
+    _, effect = re_place_run(tmp_path / "run", tmp_path / "out", "pre-ln", settings=["train.duration=2"])
+    assert effect.text == "16 validation pairs"
     started = load_run(tmp_path / "out").model
     trained = load_run(tmp_path / "run").model
     assert isinstance(started, EncoderDecoder)

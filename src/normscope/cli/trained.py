@@ -308,5 +308,9 @@ def convert_placement(
     placement_names([placement])
     from ..exchange.verbs import re_place_run
 
-    done = re_place_run(run, out, placement, which=which, settings=settings)
-    tell(*done.lines(), f"{out}: update 0; train on with: normscope train {out / 'config.toml'} --run {out}")
+    change, effect = re_place_run(run, out, placement, which=which, settings=settings)
+    tell(
+        *change.lines(),
+        effect.line(),
+        f"{out}: update 0; train on with: normscope train {out / 'config.toml'} --run {out}",
+    )

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,21 +152,9 @@ def _corpus_fingerprint(task: _AnyTask, config: Any, tokeniser: TextTokeniser) -
     return corpus.fingerprint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RePlacement:
-    """What `re_place_run` did."""
-
-    change: Change
-    effect: Effect
-
-    def lines(self) -> list[str]:
-        """The statement of what became of the function."""
-        return [*self.change.lines(), self.effect.line()]
-
-
 def re_place_run(
     run: Path, out: Path, placement: str, *, which: str = "best", settings: Sequence[str] = ()
-) -> RePlacement:
+) -> tuple[Change, Effect]:
     """Make a run, at update 0, of another run's weights under another placement, and measure what that does.
 
     settings: `key=value` of the new run's configuration, for the training that goes on. Raises UserError where the
@@ -192,4 +179,4 @@ def re_place_run(
         made_from=f"{run.resolve()}, update {loaded.update}, {change.before} -> {change.after}",
         data_fingerprint=loaded.environment.get("data_fingerprint", ""),
     )
-    return RePlacement(change=change, effect=effect(loaded, loaded.model, model))
+    return change, effect(loaded, loaded.model, model)
