@@ -25,7 +25,7 @@ def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusManifest:
+class _CorpusManifest:
     """What `corpus.json` says of a folder whose files are as it says."""
 
     splits: tuple[str, ...]
@@ -45,7 +45,7 @@ def write_manifest(
     return noted
 
 
-def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str) -> CorpusManifest:
+def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str) -> _CorpusManifest:
     """Every file is read once and its SHA-256 compared. made_by: the command that makes such a folder.
 
     Raises UserError for a folder that is no corpus, or one that is incomplete, damaged, of another format or version.
@@ -68,7 +68,7 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
             raise UserError(f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again")
     if fingerprint(files) != noted:
         raise UserError(f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it again")
-    return CorpusManifest(splits=names, fingerprint=noted, preparation=preparation)
+    return _CorpusManifest(splits=names, fingerprint=noted, preparation=preparation)
 
 
 def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:

@@ -28,7 +28,7 @@ MIN_TOKENS, MAX_TOKENS = 5, 16
 """Bounds on the length of either side, the final punctuation included."""
 
 
-class Phrase(NamedTuple):
+class _Phrase(NamedTuple):
     """A phrase in both languages; one that is absent is empty. `form` is the verb form it asks for.
 
     Definite objects precede the time and "nicht": er kauft das buch heute, but er kauft heute ein buch.
@@ -44,7 +44,7 @@ class Phrase(NamedTuple):
     may_lead: bool = False
 
 
-ABSENT: Final = Phrase()
+ABSENT: Final = _Phrase()
 _ToyPair = tuple[str, str]
 
 
@@ -55,15 +55,15 @@ class _Clause(NamedTuple):
     statement (sees), `en_support` what negation and questions need (does, see). `is_state`: predicate adjectives.
     """
 
-    subject: Phrase
+    subject: _Phrase
     finite: str
     prefix: str
     final: str
     en_plain: str
     en_support: tuple[str, str]
-    object: Phrase = ABSENT
-    time: Phrase = ABSENT
-    place: Phrase = ABSENT
+    object: _Phrase = ABSENT
+    time: _Phrase = ABSENT
+    place: _Phrase = ABSENT
     negated: bool = False
     is_state: bool = False
 
@@ -82,7 +82,7 @@ def _nouns(kind: str) -> tuple[lex.Noun, ...]:
 
 def _noun_phrase(
     draw: StableDraw, kinds: Sequence[str], case: int, *, adjectives: float, negative: bool = False
-) -> Phrase:
+) -> _Phrase:
     """Determiner, adjective and noun agree in case, gender and number: mit einem alten hund -> with an old dog."""
     noun = draw.one_of(_nouns(draw.one_of(kinds)))
     plural = draw.chance(0.3)
@@ -98,7 +98,7 @@ def _noun_phrase(
     if en == "a" and noun_en[0] in "aeiou":
         en = "an"
     unlike_subject = case == DATIVE or gender == "m"
-    return Phrase(
+    return _Phrase(
         _join(de, adjective, noun.form(case, plural)),
         _join(en, noun_en),
         PLURAL if plural else SINGULAR,
@@ -109,27 +109,27 @@ def _noun_phrase(
     )
 
 
-def _subject(draw: StableDraw, kinds: Sequence[str], *, adjectives: float, pronouns: float) -> Phrase:
+def _subject(draw: StableDraw, kinds: Sequence[str], *, adjectives: float, pronouns: float) -> _Phrase:
     if draw.chance(pronouns):
         de, en, form = draw.one_of(lex.SUBJECT_PRONOUNS)
-        return Phrase(de, en, form)
+        return _Phrase(de, en, form)
     return _noun_phrase(draw, kinds, NOMINATIVE, adjectives=adjectives)
 
 
-def _object(draw: StableDraw, verb: lex.Verb, subject: Phrase, *, adjectives: float) -> Phrase:
+def _object(draw: StableDraw, verb: lex.Verb, subject: _Phrase, *, adjectives: float) -> _Phrase:
     """Accusative or dative as the verb demands: er sieht den mann, er hilft dem mann. "ich" never meets "mich"."""
     if "person" in verb.objects and draw.chance(0.15):
         pronouns = lex.OBJECT_PRONOUNS[verb.case]
         de, en = draw.one_of(pronouns[:1] if subject.en in ("i", "we") else pronouns)
-        return Phrase(de, en, may_lead=True)
+        return _Phrase(de, en, may_lead=True)
     return _noun_phrase(draw, verb.objects, verb.case, adjectives=adjectives, negative=True)
 
 
-def _place(draw: StableDraw, verb: lex.Verb) -> Phrase:
+def _place(draw: StableDraw, verb: lex.Verb) -> _Phrase:
     """Place or company: im garten -> in the garden (in + dem = im), mit der frau -> with the woman."""
     if not verb.objects and (not verb.place or draw.chance(0.4)):
         company = _noun_phrase(draw, ("person", "animal"), DATIVE, adjectives=0.15)
-        return Phrase(f"mit {company.de}", f"with {company.en}")
+        return _Phrase(f"mit {company.de}", f"with {company.en}")
     if not verb.place:
         return ABSENT
     de, en = draw.one_of(lex.PLACES)
@@ -138,10 +138,10 @@ def _place(draw: StableDraw, verb: lex.Verb) -> Phrase:
     german = f"{de} {where.de}"
     if german.startswith("in dem "):
         german = f"im {german.removeprefix('in dem ')}"
-    return Phrase(german, f"{en} {where.en}", may_lead=True)
+    return _Phrase(german, f"{en} {where.en}", may_lead=True)
 
 
-def _state(draw: StableDraw, subject: Phrase, tense: str) -> _Clause:
+def _state(draw: StableDraw, subject: _Phrase, tense: str) -> _Clause:
     """Predicate adjectives, uninflected: die männer sind sehr alt -> the men are very old."""
     finite, en = lex.COPULA[tense]
     stem = draw.one_of(lex.FITTING_ADJECTIVES[subject.kind])
@@ -153,7 +153,7 @@ def _state(draw: StableDraw, subject: Phrase, tense: str) -> _Clause:
     return clause._replace(negated=not degree and draw.chance(0.2))
 
 
-def _action(subject: Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _Clause:
+def _action(subject: _Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _Clause:
     """Tense of a full verb: er sieht -> he sees, er hat gesehen -> he saw, er will sehen -> he wants to see."""
     third = subject.form == SINGULAR
     do = "does" if third else "do"
@@ -171,7 +171,7 @@ def _action(subject: Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _C
 
 
 def _clause(
-    draw: StableDraw, *, subject: Phrase = ABSENT, rich: bool = False, past: bool = True, gap: bool = False
+    draw: StableDraw, *, subject: _Phrase = ABSENT, rich: bool = False, past: bool = True, gap: bool = False
 ) -> _Clause:
     """One clause. `rich` adds time, place and adjectives; `gap` leaves out the object, for whom the clause tells of."""
     adjectives, pronouns = (0.35, 0.25) if rich else (0.2, 0.45)
@@ -189,7 +189,7 @@ def _clause(
     time = place = ABSENT
     if draw.chance(0.5 if rich else 0.15):
         de, en = draw.one_of(lex.TIMES["present" if tense == "modal" else tense])
-        time = Phrase(de, en, may_lead=True)
+        time = _Phrase(de, en, may_lead=True)
     if rich and draw.chance(0.35):
         place = _place(draw, verb)
     negated = obj.definite and draw.chance(0.2)

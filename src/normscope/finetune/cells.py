@@ -138,7 +138,7 @@ def tuning_cells(
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class _Interval:
     """Mean over seeds and its 95 % interval, mean ± half_width, by Student's t."""
 
     mean: float
@@ -159,9 +159,9 @@ class TuningSummary:
     """Of the seeds that ended finite, in their order."""
     f1s: tuple[float, ...]
     """Empty where there are more than two labels."""
-    accuracy: Interval
-    f1: Interval | None
-    accuracy_of_other_seeds: Interval | None
+    accuracy: _Interval
+    f1: _Interval | None
+    accuracy_of_other_seeds: _Interval | None
     """Without the first seed, by which the setting was chosen: what the choice cannot have flattered."""
     non_finite_seeds: tuple[int, ...]
     majority_share: float
@@ -179,7 +179,7 @@ class TuningSummary:
         return asdict(self) | {"above_majority_by_more_than_the_interval": self.above_majority}
 
 
-def interval(values: Sequence[float]) -> Interval:
+def interval(values: Sequence[float]) -> _Interval:
     """Raises ValueError for none."""
     if not values:
         raise ValueError("no values")
@@ -188,7 +188,7 @@ def interval(values: Sequence[float]) -> Interval:
         summary.add({"value": value})
     found = summary.estimates()["value"]
     half_width = float(found.half_width)
-    return Interval(float(found.mean), None if math.isnan(half_width) else half_width, len(values))
+    return _Interval(float(found.mean), None if math.isnan(half_width) else half_width, len(values))
 
 
 def best_setting(cells: Iterable[TuningCell]) -> TuningSetting:

@@ -35,7 +35,7 @@ LEAST_MULTIPLICATIONS = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class FastMatmul:
+class _FastMatmul:
     """Whether float32 products go through oneDNN, and the relative error found there (None where it was not tried)."""
 
     on: bool
@@ -48,7 +48,7 @@ class _Process:
     onednn = False
 
 
-def fast_matmul(device: torch.device) -> FastMatmul:
+def fast_matmul(device: torch.device) -> _FastMatmul:
     """Have oneDNN compute the large float32 products of this process if they stay float32 there.
 
     Not on Intel's processors, where MKL is the faster. torch's name for the route is `fp32_precision = "bf16"`, the
@@ -60,11 +60,11 @@ def fast_matmul(device: torch.device) -> FastMatmul:
     available = device.type == "cpu" and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if not available or made_by_intel():
         _Process.onednn = False
-        return FastMatmul(False, None)
+        return _FastMatmul(False, None)
     with through_onednn():
         error = max(_error(product) for product in _PRODUCTS)
     _Process.onednn = error <= FP32_ERROR_BOUND
-    return FastMatmul(_Process.onednn, error)
+    return _FastMatmul(_Process.onednn, error)
 
 
 def made_by_intel() -> bool:

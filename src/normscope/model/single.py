@@ -37,7 +37,7 @@ class EncoderConfig(TextModelConfig):
     activation: str = "gelu"
 
 
-class PooledEncoder(nn.Module):
+class _PooledEncoder(nn.Module):
     """Token and segment ids in, hidden states out; `pooled` is what a pair of sentences is judged by."""
 
     def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
@@ -76,7 +76,7 @@ class PooledEncoder(nn.Module):
         return self.pooler(first_BD).tanh()  # type: ignore[no-any-return]
 
 
-class MaskedEncoder(PooledEncoder):
+class MaskedEncoder(_PooledEncoder):
     """An encoder with the heads of pre-training: `predict` and `logits` name masked tokens, `next_sentence` judges a
     pair."""
 
@@ -110,7 +110,7 @@ class MaskedEncoder(PooledEncoder):
 _HEAD = ("classifier.weight", "classifier.bias")
 
 
-class PairClassifier(PooledEncoder):
+class PairClassifier(_PooledEncoder):
     """The pooled first token, dropout, and a linear layer to the classes."""
 
     def __init__(self, config: EncoderConfig, vocabulary: int, classes: int, *, dropout: float) -> None:

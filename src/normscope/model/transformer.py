@@ -25,7 +25,7 @@ MOST_BLOCKS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchitectureConfig:
+class _ArchitectureConfig:
     """A Transformer's sizes and parts; a model's own configuration adds its blocks, and has the defaults of its source.
 
     A placement that is written in another way, such as Pre-LN, gets its registered name, so that two configurations of
@@ -81,7 +81,7 @@ class ArchitectureConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextModelConfig(ArchitectureConfig):
+class TextModelConfig(_ArchitectureConfig):
     """Of one stack that reads text, with a number of positions."""
 
     COUNTS: ClassVar[tuple[str, ...]] = ("blocks", "positions")
@@ -115,7 +115,7 @@ def least_weights(shape: StackShape) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig(ArchitectureConfig):
+class ModelConfig(_ArchitectureConfig):
     """An encoder-decoder. The defaults are the paper's sizes (Xiong et al. 2020, section 4.1)."""
 
     COUNTS: ClassVar[tuple[str, ...]] = ("encoder_blocks", "decoder_blocks")
@@ -126,7 +126,7 @@ class ModelConfig(ArchitectureConfig):
     """shared: one table for source, target and output; separate: the source has its own."""
 
     def __post_init__(self) -> None:
-        ArchitectureConfig.__post_init__(self)
+        _ArchitectureConfig.__post_init__(self)
         if self.position_encoding == "learned":
             raise ValueError(
                 "an encoder-decoder has no table of learned positions; position_encoding must be sinusoidal, rotary, "

@@ -137,7 +137,7 @@ def _shape(numbers: Initial) -> tuple[int, ...]:
     return (len(numbers), *rows.pop()) if len(rows) == 1 else (-1,)
 
 
-class SymbolNorms:
+class _SymbolNorms:
     """Records every norm a formula asks for, with the width it normalises: that of x, or of one of its groups."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class SymbolNorms:
 class SymbolEnd:
     """An end of a stack as a symbol: records norms, parameters and scheduled numbers."""
 
-    norm: SymbolNorms = field(default_factory=SymbolNorms)
+    norm: _SymbolNorms = field(default_factory=_SymbolNorms)
     parameters: dict[str, ParameterSpec] = field(default_factory=dict)
     schedules: dict[str, float] = field(default_factory=dict)
 
@@ -190,7 +190,7 @@ class SymbolSublayer:
     site: Site
     inner_widths: dict[str, int]
     printed: str = "F"
-    norm: SymbolNorms = field(default_factory=SymbolNorms)
+    norm: _SymbolNorms = field(default_factory=_SymbolNorms)
     parameters: dict[str, ParameterSpec] = field(default_factory=dict)
     schedules: dict[str, float] = field(default_factory=dict)
     used_places: set[str] = field(default_factory=set)

@@ -14,7 +14,7 @@ _NodeKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class _Node:
     """A step of the formula; `details` are what is applied inside it."""
 
     kind: _NodeKind
@@ -23,7 +23,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class _Edge:
     """From the node with index `source` to the one with index `target`; `subtracted` where it is taken off."""
 
     source: int
@@ -36,8 +36,8 @@ class Wiring:
     """One part of a stack as a graph; every edge runs from an earlier node to a later one."""
 
     title: str
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
+    nodes: tuple[_Node, ...]
+    edges: tuple[_Edge, ...]
 
     def reads(self, *, handed_on: bool) -> set[str]:
         """Names of the inputs that something is computed from; `handed_on`: or that are an output as they come."""
@@ -89,7 +89,7 @@ def _graph(title: str, before: Mapping[str, SymbolState], after: Mapping[str, Sy
         builder.add_input(name, part)
     outputs = {name: builder.joined(part) for name, part in after.items()}
     for name, symbol in outputs.items():
-        builder.add(Node("output", name), [builder.visit(symbol)])
+        builder.add(_Node("output", name), [builder.visit(symbol)])
     used = sorted({index for edge in builder.edges for index in (edge.source, edge.target)})
     number = {index: place for place, index in enumerate(used)}
     edges = tuple(replace(e, source=number[e.source], target=number[e.target]) for e in builder.edges)
@@ -100,8 +100,8 @@ def _graph(title: str, before: Mapping[str, SymbolState], after: Mapping[str, Sy
 class _Builder:
     """Symbols to nodes. The same symbol used twice is one node, so that a shared value is drawn once."""
 
-    nodes: list[Node] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
+    nodes: list[_Node] = field(default_factory=list)
+    edges: list[_Edge] = field(default_factory=list)
     found: dict[int, int] = field(default_factory=dict)
     """id of a symbol -> its node."""
     alive: list[Symbol] = field(default_factory=list)
@@ -111,15 +111,15 @@ class _Builder:
     histories: dict[tuple[int, ...], Symbol] = field(default_factory=dict)
     """ids of the values of a history, as far as it has grown -> the one symbol that stands for all of them."""
 
-    def add(self, node: Node, sources: list[int], subtracted: int | None = None) -> int:
+    def add(self, node: _Node, sources: list[int], subtracted: int | None = None) -> int:
         """A node fed by others; `subtracted`: the place among `sources` of what is taken off."""
         self.nodes.append(node)
         target = len(self.nodes) - 1
-        self.edges += [Edge(source, target, place == subtracted) for place, source in enumerate(sources)]
+        self.edges += [_Edge(source, target, place == subtracted) for place, source in enumerate(sources)]
         return target
 
     def add_input(self, name: str, part: SymbolState) -> None:
-        node = self.add(Node("input", name), [])
+        node = self.add(_Node("input", name), [])
         values = part if isinstance(part, tuple) else (part,)
         for value in values:
             self.found[id(value)] = node
@@ -152,36 +152,36 @@ class _Builder:
         wires = [argument for argument in symbol.arguments if argument.width]
         if symbol.applies_f:
             inside = tuple(map(str, symbol.arguments[1:]))
-            return self.add(Node("sublayer", symbol.op.replace("_", "-"), inside), [self.visit(symbol.arguments[0])])
+            return self.add(_Node("sublayer", symbol.op.replace("_", "-"), inside), [self.visit(symbol.arguments[0])])
         if symbol.values:
             query, key, *read = symbol.arguments
             whole = self.histories.get(tuple(map(id, symbol.values)))
             nodes = [self.visit(value) for value in ([whole] if whole else symbol.values)]
             details = (f"query: {query}", f"keys: {key}", *(f"values: {value}" for value in read))
-            return self.add(Node("mix", "mix", details), list(dict.fromkeys(nodes)))
+            return self.add(_Node("mix", "mix", details), list(dict.fromkeys(nodes)))
         nodes = [self.visit(wire) for wire in wires]
         if symbol.op == "weighed":
             return self._weighed(symbol, nodes)
         if symbol.op in ("append", "replace the last"):
-            return self.add(Node("append", symbol.op), nodes)
+            return self.add(_Node("append", symbol.op), nodes)
         if symbol.op not in "+-·/":
-            return self.add(Node("norm", symbol.op), nodes)
+            return self.add(_Node("norm", symbol.op), nodes)
         if len(wires) == 1:
-            return self.add(Node("scale", _with_number(symbol)), nodes)
+            return self.add(_Node("scale", _with_number(symbol)), nodes)
         if symbol.op in "+-":
-            return self.add(Node("sum", symbol.op), nodes, subtracted=1 if symbol.op == "-" else None)
-        return self.add(Node("product", symbol.op), nodes)
+            return self.add(_Node("sum", symbol.op), nodes, subtracted=1 if symbol.op == "-" else None)
+        return self.add(_Node("product", symbol.op), nodes)
 
     def _weighed(self, symbol: Symbol, nodes: list[int]) -> int:
         """All weighted sums of the same values are one node, as a matrix that mixes streams is one."""
         weights = list(symbol.arguments[::2])
         if tuple(nodes) not in self.sums:
-            made = self.add(Node("mix", "weighted sum", _weights(weights)), nodes)
+            made = self.add(_Node("mix", "weighted sum", _weights(weights)), nodes)
             self.sums[tuple(nodes)] = made, weights
             return made
         made, known = self.sums[tuple(nodes)]
         known += weights
-        self.nodes[made] = Node("mix", "weighted sums", _weights(known))
+        self.nodes[made] = _Node("mix", "weighted sums", _weights(known))
         return made
 
 

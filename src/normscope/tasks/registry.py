@@ -19,7 +19,7 @@ KEY = "preset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
+class _Preset:
     """Settings of `[model]` under one name; a user's own stand before them."""
 
     task: str
@@ -40,13 +40,13 @@ _MODERN: dict[str, Any] = {
 }
 """What most decoders since Llama have."""
 
-PRESETS: dict[str, Preset] = {
-    "llama": Preset(
+PRESETS: dict[str, _Preset] = {
+    "llama": _Preset(
         task="language-model",
         source="Touvron et al. 2023 (Llama 2), arXiv:2307.09288, section 2.2",
         settings=_MODERN | {"placement": "pre-ln", "norm_epsilon": 1e-5},
     ),
-    "olmo-2": Preset(
+    "olmo-2": _Preset(
         task="language-model",
         source="OLMo et al. 2025, arXiv:2501.00656, table 1 and section 3.2",
         settings=_MODERN
@@ -56,7 +56,7 @@ PRESETS: dict[str, Preset] = {
             "attention": {"query_key_norm": "whole", "rotary_base": 500_000.0},
         },
     ),
-    "gemma-2": Preset(
+    "gemma-2": _Preset(
         task="language-model",
         source="Gemma team 2024, arXiv:2408.00118, section 2",
         settings=_MODERN
@@ -70,7 +70,7 @@ PRESETS: dict[str, Preset] = {
             "attention": {"soft_cap": 50.0, "window_tokens": 4096, "windowed_blocks": "odd"},
         },
     ),
-    "qwen-3": Preset(
+    "qwen-3": _Preset(
         task="language-model",
         source="Yang et al. 2025 (Qwen 3), arXiv:2505.09388, section 2; tied as its models of up to 4B are",
         settings=_MODERN
@@ -81,7 +81,7 @@ PRESETS: dict[str, Preset] = {
             "attention": {"query_key_norm": "per-head", "rotary_base": 1_000_000.0},
         },
     ),
-    "gpt-2": Preset(
+    "gpt-2": _Preset(
         task="language-model",
         source="Radford et al. 2019, section 2.3",
         settings={
@@ -93,7 +93,7 @@ PRESETS: dict[str, Preset] = {
             "initialisation": "normal-0.02",
         },
     ),
-    "bert": Preset(
+    "bert": _Preset(
         task="masked-lm",
         source="Devlin et al. 2018, arXiv:1810.04805, section 3",
         settings={
@@ -105,7 +105,7 @@ PRESETS: dict[str, Preset] = {
             "initialisation": "normal-0.02",
         },
     ),
-    "paper": Preset(
+    "paper": _Preset(
         task="translation",
         source="Xiong et al. 2020, arXiv:2002.04745, section 4.1, as fairseq had it at the time",
         settings={

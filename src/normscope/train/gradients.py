@@ -49,7 +49,7 @@ def _finite(tensor: Tensor) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstBad:
+class _FirstBad:
     """Where a number that is not finite came from."""
 
     micro_batch: int
@@ -58,7 +58,7 @@ class FirstBad:
     """The first, in the order of the backward pass, whose gradient is not finite."""
 
 
-def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[], object]) -> FirstBad | None:
+def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[], object]) -> _FirstBad | None:
     """The first gradient of a micro-batch that is not finite, in the order of a repeated backward pass.
 
     recompute: runs its forward and backward again, with the same seed.
@@ -82,10 +82,10 @@ def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[
     finally:
         for handle in handles:
             handle.remove()
-    return FirstBad(micro_batch=micro_batch, parameter=bad[0]) if bad else None
+    return _FirstBad(micro_batch=micro_batch, parameter=bad[0]) if bad else None
 
 
-def what_went_first(loss: float, bad: FirstBad | None) -> str:
+def what_went_first(loss: float, bad: _FirstBad | None) -> str:
     """In words, where finite weights gave a loss or a gradient that is not finite."""
     what = "the gradient" if math.isfinite(loss) else f"the loss ({loss})"
     if bad is not None:
@@ -159,7 +159,7 @@ class UpdateGradients:
             loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
         return Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
 
-    def first_bad(self, numbers: range) -> FirstBad | None:
+    def first_bad(self, numbers: range) -> _FirstBad | None:
         """Compute each micro-batch's own gradients again; the first that is not finite, whichever process has it.
 
         None of a sharded model, whose gradients are sums over processes before anybody sees them.

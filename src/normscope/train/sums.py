@@ -42,7 +42,7 @@ class TreeSum:
         return total
 
 
-class GradientSum(ABC):
+class _GradientSum(ABC):
     """Adds the gradients that backward passes leave in `.grad`."""
 
     @abstractmethod
@@ -54,14 +54,14 @@ class GradientSum(ABC):
         """Leave the sum of all rounds in `.grad`."""
 
 
-def gradient_sum(parameters: Sequence[nn.Parameter], group: Group, *, ordered: bool) -> GradientSum:
+def gradient_sum(parameters: Sequence[nn.Parameter], group: Group, *, ordered: bool) -> _GradientSum:
     """How the gradients of these parameters are added."""
     if isinstance(group, Replicas):
         return _OrderedExchange(parameters, group) if ordered else _AllReduced(parameters, group)
     return _OrderedAlone(parameters) if ordered else _Accumulated()
 
 
-class _Accumulated(GradientSum):
+class _Accumulated(_GradientSum):
     """As autograd adds them, one behind the other."""
 
     def add(self, ranks: Sequence[int]) -> None:
@@ -71,7 +71,7 @@ class _Accumulated(GradientSum):
         pass
 
 
-class _OrderedAlone(GradientSum):
+class _OrderedAlone(_GradientSum):
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.parameters, self._sum = parameters, TreeSum()
 
@@ -83,7 +83,7 @@ class _OrderedAlone(GradientSum):
             parameter.grad = gradient
 
 
-class _AllReduced(GradientSum):
+class _AllReduced(_GradientSum):
     def __init__(self, parameters: Sequence[nn.Parameter], group: Replicas) -> None:
         self.buckets, self.group = list(_buckets(parameters)), group
 
@@ -98,7 +98,7 @@ class _AllReduced(GradientSum):
             bucket.put(flat)
 
 
-class _OrderedExchange(GradientSum):
+class _OrderedExchange(_GradientSum):
     def __init__(self, parameters: Sequence[nn.Parameter], group: Replicas) -> None:
         self.group = group
         self.buckets = [(bucket, TreeSum()) for bucket in _buckets(parameters, parts=group.size)]

@@ -32,7 +32,7 @@ class StretchBatch(Batch):
 
 
 @dataclass(frozen=True, eq=False)
-class JoinedDocuments:
+class _JoinedDocuments:
     """The tokens of a split with the end of documents before the first and behind each; none of it is in memory.
 
     Document k begins at token `sentences[documents[k]]` of the split, and one more than k ends are before it.
@@ -83,7 +83,7 @@ class JoinedDocuments:
 class Stretches:
     """Stretch i reads text[i * length : (i + 1) * length] and tells each following token."""
 
-    text: JoinedDocuments
+    text: _JoinedDocuments
     length: int
 
     @classmethod
@@ -93,7 +93,7 @@ class Stretches:
         Raises ValueError for a length below 1."""
         if length < 1:
             raise ValueError(f"a stretch has at least 1 token, got {length}")
-        return cls(JoinedDocuments(split, end), length)
+        return cls(_JoinedDocuments(split, end), length)
 
     def __len__(self) -> int:
         """The last may be shorter than the others."""

@@ -25,18 +25,18 @@ _CALLED = {
 """How attention's four linear layers are called in the libraries that most models are from."""
 
 
-class ForeignMatrix(NamedTuple):
+class _ForeignMatrix(NamedTuple):
     """A weight matrix (out, in) and its bias, where there is one."""
 
     weight: Tensor
     bias: Tensor | None
 
 
-_Layer = nn.Linear | ForeignMatrix | Tensor | tuple[Tensor, Tensor | None]
+_Layer = nn.Linear | _ForeignMatrix | Tensor | tuple[Tensor, Tensor | None]
 MatricesOf = Callable[[SublayerKind, nn.Module], Iterable[tuple[str, _Layer]]]
 
 
-def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> list[tuple[str, ForeignMatrix]]:
+def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> list[tuple[str, _ForeignMatrix]]:
     """Every weight matrix of a sub-layer under the name that initialisation uses, in the order of drawing.
 
     told: what the caller says they are; without it the module's own `matrices()`, or what can be told by its shape: an
@@ -83,7 +83,7 @@ def _packed(attention: nn.MultiheadAttention) -> Iterator[tuple[str, _Layer]]:
     bias: Any = attention.in_proj_bias
     if weight is not None:
         biases = (None,) * 3 if bias is None else bias.chunk(3)
-        yield from zip(NAMES["attention"], map(ForeignMatrix, weight.chunk(3), biases), strict=False)
+        yield from zip(NAMES["attention"], map(_ForeignMatrix, weight.chunk(3), biases), strict=False)
     yield "output", attention.out_proj
 
 
@@ -91,11 +91,11 @@ def called(name: str) -> str:
     return next((ours for ours, theirs in _CALLED.items() if name in theirs), "")
 
 
-def _matrix(name: str, layer: _Layer) -> ForeignMatrix:
+def _matrix(name: str, layer: _Layer) -> _ForeignMatrix:
     if isinstance(layer, nn.Module):
-        found = ForeignMatrix(layer.weight, layer.bias)
+        found = _ForeignMatrix(layer.weight, layer.bias)
     else:
-        found = ForeignMatrix(layer, None) if isinstance(layer, Tensor) else ForeignMatrix(*layer)
+        found = _ForeignMatrix(layer, None) if isinstance(layer, Tensor) else _ForeignMatrix(*layer)
     if found.weight.dim() != 2:
         raise ValueError(f"matrix {name} must have the shape (out, in), got {tuple(found.weight.shape)}")
     return found
@@ -128,7 +128,7 @@ class Foreign(SublayerModule):
         """Whether a forward pass hands it this part of the context."""
         return name != "inside" and (self.takes_everything or name in self.accepted)
 
-    def matrices(self) -> Iterator[tuple[str, ForeignMatrix]]:
+    def matrices(self) -> Iterator[tuple[str, _ForeignMatrix]]:
         """Anew each time, because a module may have been moved to another device."""
         yield from matrices_of(self.kind, self.module, self.told)
 
