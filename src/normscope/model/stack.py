@@ -178,11 +178,14 @@ class Stack(Drawable):
         self.schedules = Schedules(reading.schedules)
         self.dropout = Dropout(config.dropout)
         schedule = self.schedules.value
-        made = partial(_ours, config, placement) if f is None else lambda spec: f(spec.site)
+
+        def made(spec: SymbolSublayer) -> PlacedSublayer:
+            module = _ours(config, placement, spec) if f is None else f(spec.site)
+            return PlacedSublayer(module, spec, make, config.dropout)
+
         self.start = PlacedEnd(reading.start, make, schedule)
         self.blocks = nn.ModuleList(
-            Block(placement, [PlacedSublayer(made(s), s, make, config.dropout) for s in specs], specs, schedule)
-            for specs in reading.blocks
+            Block(placement, [made(spec) for spec in specs], specs, schedule) for specs in reading.blocks
         )
         self.finish = PlacedEnd(reading.finish, make, schedule)
         if initialisation is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def train_run(
                 say(f"{path} was stopped early, as decided; nothing to do. It goes on without {option('stop_when')}")
                 return Progress.of_state(folder.checkpoint("last").state())
             # All that the user may have to put right comes before the first thing written.
-            start = group.together(
+            corpus, environment, trainer = group.together(
                 lambda: _start(config, folder, group, listeners if group.first else (), stop_when, say)
             )
             if group.size > config.train.accumulation:
@@ -77,21 +76,11 @@ def train_run(
             if config.train.deterministic and torch.device(config.train.device).type == "cpu":
                 say("note: train.deterministic is for CUDA; on a CPU the same seed gives the same bits without it")
             with ExitStack() as held:
-                group.first_only(lambda: held.enter_context(_held(folder, config, start, from_step, say)))
-                return start.trainer.run(from_step=from_step, identity=group.from_first(start.identity(folder, group)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Start:
-    """A process before its run begins or goes on."""
-
-    corpus: AnyCorpus
-    environment: dict[str, Any]
-    trainer: Trainer
-
-    def identity(self, folder: RunFolder, group: Group) -> str:
-        """Of the run; the others may not see yet what the first has written."""
-        return folder.identity(self.corpus.fingerprint) if group.first else ""
+                hold = _held(folder, config, corpus, environment, trainer.updates, from_step, say)
+                group.first_only(lambda: held.enter_context(hold))
+                # The others may not see yet what the first has written.
+                identity = group.from_first(folder.identity(corpus.fingerprint) if group.first else "")
+                return trainer.run(from_step=from_step, identity=identity)
 
 
 def _start(
@@ -101,56 +90,21 @@ def _start(
     listeners: Iterable[Listener],
     stop_when: StopRule | None,
     say: Callable[[str], None],
-) -> _Start:
+) -> tuple[AnyCorpus, dict[str, Any], Trainer]:
+    """A process before its run begins or goes on: the corpus, what is written down of the machine, and the trainer."""
     device = own_device(torch.device(config.train.device))
     assembly = task_of(config).assemble(config, device)
     for note in assembly.notes:
         say(f"note: {note}")
-    fast = prepare_machine(config, device)
-    fingerprint = assembly.corpus.fingerprint
-    return _Start(
-        corpus=assembly.corpus,
-        environment=describe(device=device, seed=config.seed, data_fingerprint=fingerprint, fast_matmul=fast),
-        trainer=_trainer(config, assembly, folder, device, group, listeners, stop_when, say),
-    )
-
-
-@contextmanager
-def _held(
-    folder: RunFolder, config: RunConfig, start: _Start, from_step: int | None, say: Callable[[str], None]
-) -> Iterator[None]:
-    """The folder, locked and made this run's."""
-    with folder.lock():
-        updates = start.trainer.updates
-        refuse_shorter(folder, config, updates, from_step)
-        claim(folder, config, start.corpus.save_vocabularies)
-        keep_environment(folder, start.environment, config.data.corpus, say)
-        mend_vocabularies(folder, start.corpus.save_vocabularies, say)
-        if never_peaks(config.schedule, horizon_updates=updates):
-            say(
-                f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than the training "
-                f"({updates} updates): the peak rate is never reached"
-            )
-        yield
-
-
-def _trainer(
-    config: RunConfig,
-    assembly: Assembly,
-    folder: RunFolder,
-    device: torch.device,
-    group: Group,
-    listeners: Iterable[Listener],
-    stop_when: StopRule | None,
-    say: Callable[[str], None],
-) -> Trainer:
+    corpus, fast = assembly.corpus, prepare_machine(config, device)
+    environment = describe(device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast)
     model = assembly.build().to(device)
     norms = gradient_norms
     if config.train.shard:
         sharded(model, config, group)
         norms = gradient_norms if group.size == 1 else sharded_gradient_norms
-    updates_of = durations(assembly.objective, config.train)
-    return Trainer(
+    warmup_updates = config.schedule.in_updates(durations(assembly.objective, config.train)).warmup_updates
+    trainer = Trainer(
         model=model,
         objective=assembly.objective,
         folder=folder,
@@ -166,10 +120,35 @@ def _trainer(
         probe=lambda model: {"gradient_norms": norms(model)},
         extra_validation=assembly.extra_validation,
         group=group,
-        stopping=_stopping(config, assembly.corpus, stop_when, config.schedule.in_updates(updates_of).warmup_updates),
+        stopping=_stopping(config, corpus, stop_when, warmup_updates),
         listeners=listeners,
         say=say,
     )
+    return corpus, environment, trainer
+
+
+@contextmanager
+def _held(
+    folder: RunFolder,
+    config: RunConfig,
+    corpus: AnyCorpus,
+    environment: dict[str, Any],
+    updates: int,
+    from_step: int | None,
+    say: Callable[[str], None],
+) -> Iterator[None]:
+    """The folder, locked and made this run's."""
+    with folder.lock():
+        refuse_shorter(folder, config, updates, from_step)
+        claim(folder, config, corpus.save_vocabularies)
+        keep_environment(folder, environment, config.data.corpus, say)
+        mend_vocabularies(folder, corpus.save_vocabularies, say)
+        if never_peaks(config.schedule, horizon_updates=updates):
+            say(
+                f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than the training "
+                f"({updates} updates): the peak rate is never reached"
+            )
+        yield
 
 
 def _stopping(config: RunConfig, corpus: AnyCorpus, rule: StopRule | None, warmup_updates: int) -> Stopping | None:

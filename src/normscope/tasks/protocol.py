@@ -14,10 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..limits.memory import bounded_building
 from ..model import Layout
+from ..model.transformer import least_weights
 from ..placement import StackShape, registered
 from ..settings.validation import validated
 from ..train import Objective, Share
+from ..train.device import seed_weights
 from .run_config import RunConfig, with_absolute_paths
 from .words import Words
 
@@ -169,6 +172,16 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     @abstractmethod
     def build(self, config: _Config, codec: _Codec) -> _Model:
         """The model with its initial weights. Raises UserError where the configuration does not allow it."""
+
+    def drawn(self, config: _Config, *vocabularies: int) -> _Model:
+        """The model of a configuration over vocabularies of those sizes; raises as `build`."""
+        seed_weights(config.seed)
+        try:
+            least = sum(map(least_weights, self.shapes(config)))
+            with bounded_building("the model of this configuration", SMALLER, least_weights=least):
+                return self.model(config.model, *vocabularies)
+        except ValueError as error:
+            raise UserError(str(error)) from error
 
     @abstractmethod
     def objective(self, config: _Config, corpus: _Corpus, device: torch.device) -> Objective:

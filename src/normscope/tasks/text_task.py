@@ -14,17 +14,13 @@ from ..data.batches import EpochBatches
 from ..data.documents.corpus import TOKENISER, DocumentCorpus
 from ..data.documents.tokeniser import SPECIALS, TextTokeniser
 from ..errors import UserError
-from ..limits.memory import bounded_building
-from ..model.transformer import least_weights
 from ..placement import StackShape
 from ..train import ALONE, Share
-from ..train.device import seed_weights
 from .loss import unigram_entropy_nats
 from .protocol import (
     LONGEST,
     RANDOM_TOKENS,
     ROWS,
-    SMALLER,
     Evaluation,
     FactLines,
     LoadedRun,
@@ -112,13 +108,7 @@ class TextTask(TaskFromScratch[_Config, DocumentCorpus, _Model, TextTokeniser], 
 
     def build(self, config: _Config, codec: TextTokeniser) -> _Model:
         self.refuse_lacking(codec)
-        seed_weights(config.seed)
-        try:
-            least = sum(map(least_weights, self.shapes(config)))
-            with bounded_building("the model of this configuration", SMALLER, least_weights=least):
-                return self.model(config.model, len(codec))
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        return self.drawn(config, len(codec))
 
     def refuse_lacking(self, codec: TextTokeniser) -> None:
         """Raise UserError where a tokeniser lacks a special token that the task's sequences are made with."""

@@ -18,18 +18,14 @@ from ..data.parallel.codec import Codec
 from ..data.parallel.corpus import Corpus
 from ..decode.search import BeamConfig
 from ..errors import UserError
-from ..limits.memory import bounded_building
 from ..model import EncoderDecoder, Layout, ModelConfig, stack_shape
 from ..model.linear import in_mode
-from ..model.transformer import least_weights
 from ..placement import StackShape
 from ..train import ALONE, Share
-from ..train.device import seed_weights
 from . import translation_samples as samples
 from . import words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
 from .protocol import (
-    SMALLER,
     Evaluation,
     ExtraValidation,
     FactLines,
@@ -170,13 +166,7 @@ class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, 
         codec.save(vocabularies)
 
     def build(self, config: TranslationRunConfig, codec: Codec) -> EncoderDecoder:
-        seed_weights(config.seed)
-        try:
-            least = sum(map(least_weights, self.shapes(config)))
-            with bounded_building("the model of this configuration", SMALLER, least_weights=least):
-                return EncoderDecoder(config.model, len(codec.source.vocabulary), len(codec.target.vocabulary))
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        return self.drawn(config, len(codec.source.vocabulary), len(codec.target.vocabulary))
 
     def objective(self, config: TranslationRunConfig, corpus: Corpus, device: torch.device) -> TranslationObjective:
         return TranslationObjective(
