@@ -9,7 +9,7 @@ from torch import Tensor
 
 from normscope.data.parallel.vocabulary import SPECIAL_TOKENS
 from normscope.errors import UserError
-from normscope.exchange import ctranslate2 as export_ctranslate2
+from normscope.exchange import libraries
 from normscope.exchange.export import FORMS, chosen, export
 from normscope.exchange.forms import wiring
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
@@ -227,7 +227,7 @@ class TestTheFolder:
         def missing():
             raise UserError("this format takes CTranslate2")
 
-        monkeypatch.setattr(export_ctranslate2, "_ctranslate2", missing)
+        monkeypatch.setattr(libraries, "_ctranslate2", missing)
         with pytest.raises(UserError, match="takes CTranslate2"):
             export(translation("pre-ln"), PAIR_WORDS, tmp_path / "out", FORMS["ctranslate2"])
         assert list(tmp_path.iterdir()) == []

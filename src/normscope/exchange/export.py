@@ -10,11 +10,10 @@ from ..limits.ours import nothing_of_ours, refuse_foreign
 from ..model import EncoderDecoder, LanguageModel, MaskedEncoder
 from ..model.norms import RMSNorm
 from ..tasks.words import Words
-from . import ctranslate2 as export_ctranslate2
 from .decoders import GATE_CURVES, GEMMA_2, GPT2_ACTIVATIONS, LLAMA, OLMO_2, QWEN_3, RotaryLayout, gpt2
 from .encoders import BERT_ACTIVATIONS, bert, m2m100, marian, roberta_prelayernorm
 from .forms import AnyModel, ExportForm, refuse
-from .hugging_face import difference, writer
+from .libraries import difference, translator_difference, write_ctranslate2, writer
 
 _RELU = {"relu": "relu"}
 _ANY: tuple[Any, ...] = ()
@@ -101,8 +100,8 @@ FORMS: dict[str, ExportForm] = {
             opened_by="ctranslate2.Translator",
             model=EncoderDecoder,
             wirings=("post-ln", "pre-ln"),
-            write=export_ctranslate2.write,
-            difference=export_ctranslate2.difference,
+            write=write_ctranslate2,
+            difference=translator_difference,
             activations=_RELU,
         ),
     )
