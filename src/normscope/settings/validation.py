@@ -2,14 +2,14 @@
 
 import dataclasses
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..errors import UserError
-from .tables import as_json, as_table, check_choice, choices, near, nearest, put, read_overrides, spelled
+from .tables import as_json, check_choice, choices, near, nearest, spelled
 
 _Config = TypeVar("_Config")
 
@@ -43,14 +43,6 @@ def _with_names(made: Any, table: Mapping[str, Any], prefix: str = "") -> dict[s
             found[key] = spelled(value, names)
             check_choice(f"{prefix}{key}", found[key], names, otherwise=" or a number" if int in others else "")
     return found
-
-
-def changed(config: _Config, overrides: Iterable[str]) -> _Config:
-    """A dataclass with `a.b=value` changes, validated again. Raises UserError."""
-    table = as_table(config)
-    for key, value in read_overrides(overrides).items():
-        put(table, key, value)
-    return validated(type(config), table)
 
 
 @cache

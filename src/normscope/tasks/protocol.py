@@ -260,10 +260,6 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     def loss_words(self, config: _Config) -> str:
         """What is minimised, and what is shown."""
 
-    def first_batch(self, config: _Config, corpus: _Corpus) -> TrainingBatch:
-        """The model on the first batch of its training, on the CPU."""
-        return self.batches(config, corpus)(0)
-
     @abstractmethod
     def batches(self, config: _Config, corpus: _Corpus) -> Callable[[int], TrainingBatch]:
         """The model on the micro-batch of that number of its training, from 0, on the CPU."""
