@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_907,
-    "lines of normscope": 68_916,
-    "files": 496,
-    "import lines, %": 6.53,
-    "public nouns": 791,
+    "lines": 81_802,
+    "lines of normscope": 68_811,
+    "files": 495,
+    "import lines, %": 6.52,
+    "public nouns": 776,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

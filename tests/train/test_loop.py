@@ -61,7 +61,7 @@ def big_batch_gradients(
     model: nn.Module, task: TranslationObjective, numbers: range
 ) -> tuple[list[Tensor], float, int]:
     """Gradients and loss of the sentences of all those batches as one padded batch."""
-    indices = np.concatenate([task.schedule.micro_batch(number) for number in numbers])
+    indices = np.concatenate([task._sentences(number) for number in numbers])
     batch = collate(task.train, indices)
     model.train()
     loss, _ = task.loss_sums(model, batch)
@@ -196,7 +196,7 @@ def test_durations_in_epochs_count_updates_of_several_batches(tmp_path: Path) ->
     settings = ("train.duration='2 epochs'", "train.accumulation=3", "train.validate_every='1 epochs'")
     progress = run.train_run(tiny(*settings), tmp_path)
     task = TranslationObjective(toy_corpus(300), TranslationConfig(), max_tokens=512, seed=1, device=CPU)
-    assert progress.update == math.ceil(2 * len(task.schedule) / 3)
+    assert progress.update == math.ceil(2 * task.micro_batches_per_epoch / 3)
     events = RunFolder(tmp_path).events()
     assert len([e for e in events if e["event"] == "validation"]) == 2
     assert [e for e in events if e["event"] == "update"][-1]["epoch"] >= 2
