@@ -523,6 +523,10 @@ RIGHT = {
     ),
     "padding": of_padding(lambda mask: ~mask[:, None, None]),
     "rotations": rotated(),
+    # As where sequences are cut into chunks, and the last one is filled up.
+    "values that are zeros at the end": How(
+        turned=lambda query, key, value: (query, key, value * (torch.arange(TOKENS) < TOKENS - 2)[:, None])
+    ),
     "ALiBi": sloped(-1),
     "a bias in every block": How(bias=in_first_alone, change=with_tables(4), blocks=4),
     "a mean by hand": How(change=summed(lambda x, squares: x * torch.rsqrt(squares / WIDTH + 1e-6))),

@@ -51,7 +51,9 @@ def places_of(
     found = _order(logits_HQK)
     if found == "none" and _turned(graph.trace.again(alike, operands[0])):
         found = "heads"
-    by_place = values is not None and _differs(graph.trace.again(alike, values))
+    weighed = None if values is None else graph.trace.again(alike, values)
+    # What is padded differs too, and is no longer as long.
+    by_place = weighed is not None and _differs(weighed) and _is_even(weighed.norm(dim=-1).flatten())
     return AttentionPlaces(logits=found, values=by_place)
 
 
