@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_802,
-    "lines of normscope": 68_811,
+    "lines": 81_809,
+    "lines of normscope": 68_818,
     "files": 495,
     "import lines, %": 6.52,
     "public nouns": 776,

@@ -481,6 +481,11 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "norm-without-root",
         "entries leave them at 1/√32",
     ),
+    "a mean taken away alone": (
+        How(change=summed(lambda x, squares: x - x.mean(-1, keepdim=True))),
+        "norm-without-root",
+        "take each token's mean away alone",
+    ),
     "statistics without a gradient": (
         How(change=summed(lambda x, squares: x * torch.rsqrt(squares / WIDTH + 1e-6).detach())),
         "norm-without-root",

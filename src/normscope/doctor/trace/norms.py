@@ -67,7 +67,8 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
 def power_of(flow: Flow, value: TracedValue) -> int | None:
     """With which power of a token's size the output of what is built as a norm grows; None of a norm, and of others.
 
-    Dividing by the variance in place of its root leaves -1, multiplying by the root in place of dividing 2.
+    Dividing by the variance in place of its root leaves -1, multiplying by the root in place of dividing 2, taking the
+    mean away and no more 1.
     """
     return _found(flow, value, _power)
 
@@ -102,7 +103,9 @@ def _power(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> int | No
         return None
     power = round(float(powers.mean()))
     steady = bool((powers - power).abs().max() < 1e-2)
-    return power if steady and alone and along > 1 - 1e-3 and power in (-3, -1, 2, 3) else None
+    # A multiple of x itself is nothing that was meant for a norm.
+    meant = power in (-3, -1, 2, 3) or (power == 1 and _close(norm(x + 30), norm(x)))
+    return power if steady and alone and along > 1 - 1e-3 and meant else None
 
 
 def _own_gain(flow: Flow, value: TracedValue) -> float:

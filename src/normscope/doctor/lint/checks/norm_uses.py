@@ -214,7 +214,9 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
         names, power = listed(name for name, _ in powers), powers[0][1]
         yield Fault(
             where=names,
-            message=f"{len(powers)} modules scale each token by its own mean square, and what comes out grows with the "
-            f"token's size to the power {power}; of a norm it does not depend on it",
+            message=f"{len(powers)} modules "
+            + ("take each token's mean away alone" if power == 1 else "scale each token by its own mean square")
+            + f", and what comes out grows with the token's size to the power {power}; of a norm it does not depend on "
+            "it",
             fix="divide by the root: x * rsqrt(mean(x²) + ε), or x / sqrt(mean(x²) + ε)",
         )
