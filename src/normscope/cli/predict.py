@@ -41,8 +41,8 @@ def predict(
         typer.Option(
             "--json",
             help="Print JSON: for each placement q, p, streams (the same by stream) over completed blocks, and "
-            "gradient_norm (by matrix) and shares (by kind of sub-layer) over blocks, and doubts; two stacks by their "
-            "names. With --update also change.",
+            "gradient_norm (by matrix), shares and attention (by kind of sub-layer) over blocks, and doubts; two "
+            "stacks by their names. With --update also change.",
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG into this file.")] = None,

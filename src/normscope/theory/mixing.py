@@ -61,6 +61,11 @@ def root(number: Entry) -> Entry:
     return np.sqrt(number) if isinstance(number, np.ndarray) else math.sqrt(number)
 
 
+def mean_of(number: Entry) -> float:
+    """Over all places."""
+    return float(number.mean()) if isinstance(number, np.ndarray) else number
+
+
 def between(least: float, number: Entry, most: float) -> Entry:
     return np.clip(number, least, most) if isinstance(number, np.ndarray) else min(most, max(least, number))
 
@@ -86,9 +91,9 @@ def outer_norm(g: Products, x: Products, width: int, tokens: int, sequences: int
     return math.sqrt(max(0.0, sequences * tokens * width * per_token))
 
 
-_STEPS = 12
+SOFTMAX_STEPS = 12
 """Standard deviations of logits for which the integral is solved, in each unit."""
-_WIDEST = 8.0
+SOFTMAX_WIDEST = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,16 +169,16 @@ def softmax_apart(keys: Entry, variance: Entry) -> Entry:
 def _softmax(which: int, keys: Entry, variance: Entry) -> Entry:
     if isinstance(variance, np.ndarray):
         return _softmax_at(which, keys, variance)
-    place = min(math.sqrt(variance), _WIDEST) * _STEPS
-    low = min(int(place), int(_WIDEST * _STEPS) - 1)
+    place = min(math.sqrt(variance), SOFTMAX_WIDEST) * SOFTMAX_STEPS
+    low = min(int(place), int(SOFTMAX_WIDEST * SOFTMAX_STEPS) - 1)
     below, above = (_softmax_of(keys, step)[which] for step in (low, low + 1))
     # Linear in the variance, as it is at 0.
     return below + (above - below) * (place**2 - low**2) / (2 * low + 1)
 
 
 def _softmax_at(which: int, keys: Array, variance: Array) -> Array:
-    place = np.minimum(np.sqrt(variance), _WIDEST) * _STEPS
-    steps = np.minimum(place.astype(int), int(_WIDEST * _STEPS) - 1)
+    place = np.minimum(np.sqrt(variance), SOFTMAX_WIDEST) * SOFTMAX_STEPS
+    steps = np.minimum(place.astype(int), int(SOFTMAX_WIDEST * SOFTMAX_STEPS) - 1)
     found = np.empty(place.shape)
     for step in np.unique(steps):
         here = steps == step
@@ -194,6 +199,11 @@ def _softmax_up_to(most: int, step: int) -> tuple[Array, Array]:
     return _solved(step, tuple(range(1, most + 1)))
 
 
+def softmax_squares(step: int, counts: tuple[int, ...]) -> Array:
+    """E Σ w² of so many keys each, at that step of the standard deviation."""
+    return _solved(step, counts)[0] if step else 1 / np.array(counts)
+
+
 def _solved(step: int, counts: tuple[int, ...]) -> tuple[Array, Array]:
     """By 1/S^k = ∫ t^(k-1) e^(-tS) dt / (k-1)!, S = Σ e^z, of which the keys are factors.
 
@@ -204,7 +214,7 @@ def _solved(step: int, counts: tuple[int, ...]) -> tuple[Array, Array]:
     density = np.exp(-(z**2) / 2)
     density /= density.sum()
     log_t = np.linspace(-60, 40, 801)
-    exponential = np.exp(step / _STEPS * z)
+    exponential = np.exp(step / SOFTMAX_STEPS * z)
     scaled = np.exp(log_t)[:, None] * exponential
     damped = np.exp(-scaled) * density
     others = damped.sum(1)

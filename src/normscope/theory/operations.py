@@ -11,7 +11,7 @@ import numpy as np
 
 from ..placement.base import Initial
 from ..placement.operations import Number, beside, by_head, connect, joined, mix, stopped, unit, weighed_sum
-from .mixing import Entry, root, vanishes
+from .mixing import Entry, mean_of, root, vanishes
 from .moments import Followed, Moments, Summed, Unpredictable, without_mean
 from .squashing import Erf, SquashingNorms, Tanh
 
@@ -155,7 +155,7 @@ def _divided(x: Moments, divisor: Entry) -> Moments:
     scatter = x.spread / (x.q * x.q * x.atoms.scatter_width)
     made = x.times(1 / divisor, root(1 + scatter / 2) / divisor, normed=True)
     one, two, _ = x.mean
-    made.differing = x.differing.normed(float(np.mean(scatter)), two / one)
+    made.differing = x.differing.normed(mean_of(scatter), two / one)
     return made
 
 

@@ -4,6 +4,7 @@ Exponents say how predictions grow or fall with depth: power laws, fitted over s
 many placements run on as many cores as there are.
 """
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -27,6 +28,7 @@ from .operations import CENTRING, Norm
 from .settings import ModelSetting as ModelSetting
 from .settings import RepeatedTokens, of_setting
 from .stream import MomentStack, StreamSetting
+from .weights import AttentionWeights, weights_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class StackPrediction:
     """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
     streams: dict[str, StreamPrediction] = field(default_factory=dict)
     """Every residual stream by the name that the formula gives it; of a history of values, the newest one."""
+    attention: dict[str, AttentionWeights] = field(default_factory=dict)
+    """Its weights by kind of sub-layer: attention, cross_attention."""
     change: UpdateChange | None = None
     """What the first update moves, where it was asked for."""
     doubts: tuple[Doubt, ...] = ()
@@ -138,6 +142,7 @@ def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPredictio
         p=shown.p,
         gradient_norm={name: np.array(norms) for name, norms in gradients.weights.items()},
         shares=stack.shares(),
+        attention=weights_of(stack),
         streams={name: _curves(depths) for name, depths in stack.streams.items()},
         doubts=doubts_of(stack, tuple(name for name, norms in gradients.weights.items() if any(norms))),
     )
@@ -249,8 +254,9 @@ def _each(placements: Sequence[str], model: ModelSetting, update: Update | None)
     processes = min(cores, len(placements))
     if processes == 1 or len(placements) * model.blocks < _WORTH_PROCESSES / (1 if update is None else _UPDATE_COSTS):
         return [_one(name, model, update) for name in placements]
-    # Forked, so that they know the placements that the user has registered, and import nothing again.
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
+    # Forked, so that they know the placements that the user has registered, and import nothing again. They end before
+    # there is anything to collect, which takes a fifteenth of their time.
+    with multiprocessing.get_context("fork").Pool(processes, initializer=gc.disable) as pool:
         return pool.map(partial(_one, model=model, update=update), placements, chunksize=1)
 
 

@@ -65,6 +65,8 @@ class Applied:
     input: Moments
     map: Map
     atom: int
+    steady: bool
+    """Whether queries are normed within F."""
 
 
 class MomentEnd:
@@ -209,7 +211,7 @@ class MomentStack:
         atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread, differing=made.differing)
         places = self.atoms.places
         self.variances.append((one if places is None else places.mean(made.output).one) * self._measured)
-        self.applied.append(Applied(site, x, made, atom))
+        self.applied.append(Applied(site, x, made, atom, "query" in inside))
         return single(self.atoms, atom)
 
     def profiled(self, name: str, initial: Initial) -> Initial:

@@ -20,6 +20,7 @@ from .mixing import (
     Mixing,
     Products,
     make,
+    mean_of,
     outer_norm,
     sharpened,
     squared,
@@ -133,7 +134,7 @@ def feed_forward(
     typical = variance if places is None else float(variance.mean())
     spread = output.one * output.one * (2 + excess(activation, typical) * width / ffn_width)
     gap, made = gap_of(x, places), gap_of(output, places)
-    turned = into * float(np.mean(back_two * (found.slope_p + found.gate_slope_p))) * gap
+    turned = into * mean_of(back_two * (found.slope_p + found.gate_slope_p)) * gap
     made_of = differing.activated(turned / made if made else 0.0, ffn_width / width)
     return make(Map, (output, spread, projections, silent, "ffn_out", hidden, ffn_width, left_mean, variance, made_of))
 
