@@ -46,6 +46,13 @@ def test_what_nobody_drew_is_undecided(setting, of, said):
     assert (doubt.first, doubt.last) == (1, setting["blocks"])
 
 
+def test_gradients_below_strong_logits_come_through_them():
+    """Attention reads the stream un-normed: its logits grow from block to block. Drawn, all gradients were 60 % off."""
+    (doubt,) = (one for one in doubts("reordered", blocks=6) if one.error is None)
+    assert {"ffn_in", "ffn_out", "value", "query"} <= set(doubt.of)
+    assert (doubt.first, doubt.last) == (1, 6)
+
+
 def test_what_norms_have_bent():
     (doubt,) = doubts("post-ln", blocks=8, setting="theory", norm="dyt")
     assert doubt.of == ("q",)

@@ -75,11 +75,11 @@ def _of_attention(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Dou
                 _, error, reason = _ALIKE[region - 1]
                 yield Doubt(of=of, first=first, last=last, error=error, reason=reason)
         logits = np.array([np.max(applied.map.variance) for applied in attends])
-        for strong, first, last in _runs((logits > _STRONG).astype(int)):
-            if strong:
-                reason = f"logits have a variance above {_STRONG:g}, and had less where models were drawn"
-                names = (*of, f"{prefix}value", f"{prefix}output")
-                yield Doubt(of=names, first=first, last=last, error=None, reason=reason)
+        strong = np.flatnonzero(logits > _STRONG)
+        if len(strong):
+            # All gradients below come through those softmaxes.
+            reason = f"logits have a variance above {_STRONG:g}, and had less where models were drawn"
+            yield Doubt(of=matrices, first=1, last=int(strong[-1]) + 1, error=None, reason=reason)
 
 
 def _in_common(stack: MomentStack, applied: Applied) -> float:
