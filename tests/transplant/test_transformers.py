@@ -1,7 +1,9 @@
 """Models of Hugging Face transformers under other placements: the same bits where nothing changes, and whole in use."""
 
 import copy
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,6 +139,20 @@ def test_a_first_block_without_a_norm_of_its_own_is_not_pre_ln_to_the_last_bit()
     with pytest.raises(normscope.UserError, match="is pre-ln already, and would give other outputs"):
         normscope.transplant(model, "pre-ln", inputs={"input_ids": ids()}, initialise="keep")
     assert not hasattr(model, "transplanted")
+
+
+def test_the_manual_begins_with_the_wiring_that_a_llama_is_found_to_have() -> None:
+    page = (Path(__file__).parents[2] / "docs/own-models.md").read_text(encoding="utf-8")
+    cells = [re.findall(r"`(x ← [^`]*)`", line) for line in page.splitlines()[:7]]
+    told = list(zip(*filter(None, cells), strict=True))
+    found = []
+    for placement in ("pre-ln", "post-ln", "peri-ln"):
+        model, batch = opened("llama")
+        if placement != "pre-ln":
+            normscope.transplant(model, placement, inputs=batch)
+        (stack,) = normscope.diagnose(model, batch, advise=False).stacks
+        found.append(tuple(str(one.formula) for one in stack.sublayers[:2]))
+    assert told == found
 
 
 @pytest.mark.thorough
