@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_904,
-    "lines of normscope": 68_913,
+    "lines": 81_907,
+    "lines of normscope": 68_916,
     "files": 496,
     "import lines, %": 6.52,
     "public nouns": 777,

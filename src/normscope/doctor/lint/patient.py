@@ -124,11 +124,6 @@ def at_initialisation(patient: Patient) -> bool:
     return not patient.trained
 
 
-def is_published(patient: Patient) -> bool:
-    """Whether the model's class is one of a library of pretrained models, whose checkpoints hold what it has."""
-    return type(patient.model).__module__.startswith("transformers.models.")
-
-
 def are_trained(model: nn.Module, loading: Loading | None) -> bool:
     """Whether weights are not as they were drawn, in the sense of `at_initialisation`."""
     if loading is not None:
