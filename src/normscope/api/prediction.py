@@ -148,7 +148,7 @@ class Prediction:
             yield Panel(title=title, xlabel=depth, ylabel="E‖δx‖² / d", series=changes, log_y=True)
 
 
-def _drawn(label: str, hue: int, values: Sequence[float], *, first: int = 0) -> Series:
+def _drawn(label: str, hue: int, values: Iterable[float], *, first: int = 0) -> Series:
     """A curve for a logarithmic axis, which has no place for 0 and what is not finite."""
     y = [float(value) if 0 < value < math.inf else None for value in values]
     return Series(label=label, kind="predicted", hue=hue, x=range(first, first + len(y)), y=y)

@@ -37,7 +37,7 @@ class WeightRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterRow:
+class _ParameterRow:
     """A trainable number, or a tensor of them, that the formula asks for in some place of a stack."""
 
     stack: StackName
@@ -67,7 +67,7 @@ class Details:
     unit_vectors: list[str]
     """Weights whose vectors every update puts back to length 1."""
     constants: dict[str, dict[str, float]]
-    parameters: list[ParameterRow]
+    parameters: list[_ParameterRow]
     profiled: bool
     """True where initial values of the parameters are set from one batch before training."""
     schedules: dict[str, float]
@@ -147,7 +147,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _parameters(stacks: dict[StackName, Placement], last: Placement) -> Iterator[ParameterRow]:
+def _parameters(stacks: dict[StackName, Placement], last: Placement) -> Iterator[_ParameterRow]:
     for kind, placement in stacks.items():
         reading = read(placement)
         asked: list[tuple[str, SymbolEnd | SymbolSublayer]] = [("embedding", reading.start)]
@@ -164,4 +164,4 @@ def _parameters(stacks: dict[StackName, Placement], last: Placement) -> Iterator
                 seen.add(name)
                 where = "every block, shared by its sub-layers" if spec.shared_by_block else place
                 shape, initial = list(spec.shape), spec.initial
-                yield ParameterRow(stack=kind, where=where, name=name, shape=shape, initial=initial, std=spec.std)
+                yield _ParameterRow(stack=kind, where=where, name=name, shape=shape, initial=initial, std=spec.std)

@@ -14,7 +14,7 @@ _NATS = "nats per token"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRow:
+class _MeasuredRow:
     what: str
     found: str
 
@@ -23,7 +23,7 @@ class MeasuredRow:
 class PlacementResults:
     """rows: by the title and folder of a result; mentioned: the other results that have numbers of the placement."""
 
-    rows: dict[tuple[str, str], list[MeasuredRow]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], list[_MeasuredRow]] = field(default_factory=dict)
     mentioned: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -44,7 +44,7 @@ def measured(results: Path, placements: Mapping[str, type[Placement]]) -> dict[s
     return found
 
 
-def _arms(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
+def _arms(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
     """Of a comparison: the best rate of each placement, warm-up and optimiser."""
     groups: dict[tuple[str, int, str], list[_Result]] = {}
     for arm in data["arms"]:
@@ -55,7 +55,7 @@ def _arms(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
         rates = _rate(best["peak_lr"], len(arms))
         yield (
             placement,
-            MeasuredRow(
+            _MeasuredRow(
                 what=f"validation loss after {counted(updates, 'update')}, {_warmup(warmup)}, {optimizer}, {rates}",
                 found=_loss(_losses(best), len(best["seeds"]), data["chance_nll_nats"]),
             ),
@@ -66,7 +66,7 @@ def _losses(arm: _Result) -> list[float]:
     return _finite([seed["valid_loss_nats"] for seed in arm["seeds"] if seed["status"] == "finished"])
 
 
-def _configurations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
+def _configurations(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
     """Of a figure of the paper's: each schedule at its best rate."""
     groups: dict[tuple[str, ...], list[_Result]] = {}
     for one in data["configurations"]:
@@ -77,14 +77,14 @@ def _configurations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
         losses = _finite(best["last_loss_nats"])
         yield (
             placement,
-            MeasuredRow(
+            _MeasuredRow(
                 what=f"{text}, last validation loss, {schedule}, {optimizer}, {rates}",
                 found=_loss(losses, len(best["last_loss_nats"]), data["unigram_nats"].get(text)),
             ),
         )
 
 
-def _pairings(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
+def _pairings(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
     """A placement's runs without warm-up stand beside those with each, and are one row."""
     yield from {
         (pairing["placement"], _best(pairing[key], f"{pairing['optimizer']}, ", data["unigram_nats"])): None
@@ -94,26 +94,26 @@ def _pairings(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     }
 
 
-def _best(ladder: _Result, before: str, unigram_nats: float) -> MeasuredRow:
+def _best(ladder: _Result, before: str, unigram_nats: float) -> _MeasuredRow:
     losses = _finite(ladder["last_loss_nats"])
     rate = _rate(ladder["best_lr"], len(ladder["ladder_nats"][0]))
     end = ", an end of the range" if ladder["best_at_an_end"] else ""
-    return MeasuredRow(
+    return _MeasuredRow(
         what=f"{before}last validation loss, {_warmup(ladder['warmup_updates'])}, {rate}{end}",
         found=_loss(losses, len(ladder["last_loss_nats"]), unigram_nats),
     )
 
 
-def _depths(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
+def _depths(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
     """Of encoders before any update."""
     deepest = data["depths"][-1]
     for one in data["placements"]:
         rms = one["mean_rms"][-1]
         found = f"{significant(rms)}; {one['behaviour']}" if rms is not None else one["behaviour"]
-        yield one["name"], MeasuredRow(what=f"RMS of the hidden state after {counted(deepest, 'block')}", found=found)
+        yield one["name"], _MeasuredRow(what=f"RMS of the hidden state after {counted(deepest, 'block')}", found=found)
 
 
-def _deviations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
+def _deviations(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
     """Of predictions, by the models that they were compared in."""
     for where, placements in data["off_percent"].items():
         for name, stacks in placements.items():
@@ -123,10 +123,10 @@ def _deviations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
                 models = {"deep": "deep encoder", "pair": "encoder-decoder", "decoder": "decoder"}.get(where)
                 of = models or f"encoder, {where}'s setting"
                 of += f", {stack}" if len(stacks) > 1 else ""
-                yield name, MeasuredRow(what=f"largest deviation of the prediction, {of}", found=found)
+                yield name, _MeasuredRow(what=f"largest deviation of the prediction, {of}", found=found)
 
 
-_READERS: Mapping[str, Callable[[_Result], Iterable[tuple[str, MeasuredRow]]]] = {
+_READERS: Mapping[str, Callable[[_Result], Iterable[tuple[str, _MeasuredRow]]]] = {
     "arms": _arms,
     "configurations": _configurations,
     "pairings": _pairings,

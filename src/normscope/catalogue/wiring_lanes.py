@@ -60,7 +60,7 @@ class Crossbar:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class _Arrangement:
     """`rows`: the boxes of each row; a row without one is for lines alone. Lanes are numbered from left to right."""
 
     rows: tuple[tuple[int, ...], ...]
@@ -75,7 +75,7 @@ class Arrangement:
         return {lane for lane in beside if min(bar.start, bar.end) < lane < max(bar.start, bar.end)}
 
 
-def layout(section: Section) -> Arrangement:
+def layout(section: Section) -> _Arrangement:
     """The same section always gives the same layout."""
     trunks = _trunks(section)
     order = _order(section, {box for trunk in trunks for box in trunk})
@@ -150,7 +150,7 @@ class _Arranging:
     leaves: dict[Wire, int] = field(default_factory=dict)
     """Wire that begins a lane -> the row in which it leaves that of its source."""
 
-    def arranged(self) -> Arrangement:
+    def arranged(self) -> _Arrangement:
         """Chains of boxes, then rows, then lanes."""
         chains = [_Chain(list(trunk)) for trunk in self.trunks if trunk]
         for trunk in self.trunks:
@@ -242,7 +242,7 @@ class _Arranging:
 
     def _drawn(
         self, chains: list[_Chain], heads: dict[Wire, _Chain], skips: dict[Wire, _Chain], chain_of: dict[int, _Chain]
-    ) -> Arrangement:
+    ) -> _Arrangement:
         lines, crossbars = [], []
         for chain in chains:
             for box in chain.boxes:
@@ -262,7 +262,7 @@ class _Arranging:
             else:
                 row = self.row_of[wire.target]
                 crossbars.append(Crossbar(row, source, target, into_box=True, subtracted=wire.subtracted))
-        return Arrangement(
+        return _Arrangement(
             rows=tuple(self.rows),
             lanes=tuple(chain_of[i].lane for i in range(len(self.section.boxes))),
             lines=tuple(dict.fromkeys(line for line in lines if line.bottom > line.top)),

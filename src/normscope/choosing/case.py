@@ -98,7 +98,7 @@ _STACKS = {"encoder-only": "encoder", "decoder-only": "decoder", "encoder-decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DepthPrediction:
+class _DepthPrediction:
     """Of one placement at the case's depth and width."""
 
     placement: str
@@ -116,7 +116,7 @@ class Theory:
 
     command: str
     """That computes the same curves block by block."""
-    foreseen: Sequence[DepthPrediction]
+    foreseen: Sequence[_DepthPrediction]
     refused: Sequence[str]
     """Placements that theory does not follow."""
 
@@ -136,7 +136,7 @@ def theory(case: ModelToTrain, placements: Sequence[str]) -> Theory:
         last = list(stacks.values())[-1]
         gradient = last.gradient_norm[GRADIENT_OF]
         foreseen.append(
-            DepthPrediction(
+            _DepthPrediction(
                 placement=name,
                 start_square=float(last.q[0]),
                 end_square=float(last.q[-1]),

@@ -33,7 +33,7 @@ _RIDGE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RateRecipe:
+class _RateRecipe:
     """What others have trained a model with, read in a file of theirs."""
 
     name: str
@@ -67,10 +67,10 @@ class RateRecipe:
 
 
 @cache
-def recipes() -> Sequence[RateRecipe]:
+def recipes() -> Sequence[_RateRecipe]:
     """Every recipe that we read, in the order of the file."""
     text = Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8")
-    return [RateRecipe(**one) for one in tomllib.loads(text)["recipe"]]
+    return [_RateRecipe(**one) for one in tomllib.loads(text)["recipe"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ class TypicalRate:
     """Of others, under this optimiser or one that counts for it, within a factor of `NEAR` in width ..."""
     trainings: int
     """... and ladders of short trainings of ours."""
-    nearest: RateRecipe | None
+    nearest: _RateRecipe | None
     """In width and depth, among all recipes of the optimiser."""
     warmups: Sequence[float]
     """Shares of a training's updates, rising: of recipes of any width whose sums are normed, or are not, as here."""

@@ -14,7 +14,7 @@ from .rates import RateFacts, TypicalRate, recipes, typical_rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
+class _Recommendation:
     """One of the three."""
 
     what: str
@@ -29,7 +29,7 @@ class Recommendation:
         return f"{self.what}: {self.says}. {self.sure} Surer: {self.surer}."
 
 
-def recommended(choice: EvidenceForModel) -> list[Recommendation]:
+def recommended(choice: EvidenceForModel) -> list[_Recommendation]:
     """Placement, peak rate, warm-up."""
     placement, line = _placement(choice)
     found = typical_rate(RateFacts.of_case(choice.case, placement))
@@ -49,7 +49,7 @@ def _near(choice: EvidenceForModel, claim: PlacementEvidence) -> list[EvidenceRo
     return [one for one in claim.findings if choice.scale(one.setting) == "near"]
 
 
-def _placement(choice: EvidenceForModel) -> tuple[str, Recommendation]:
+def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
     """The lowest that ends below the baseline in a result near this size, else the baseline."""
     (lower,) = (one for one in choice.answers if one.question.name == "lower-loss")
     supported = lower.of("supported")
@@ -79,18 +79,18 @@ def _placement(choice: EvidenceForModel) -> tuple[str, Recommendation]:
         )
         said = f"Not sure: nothing of ours compares placements near this size.{others}{smaller}"
         tried = f"`normscope compare` of {BASELINE} and {own[0].placement if own else 'another'} on your text"
-    return name, Recommendation(what="Placement", says=name, sure=said, surer=tried)
+    return name, _Recommendation(what="Placement", says=name, sure=said, surer=tried)
 
 
-def _rate(found: TypicalRate | None) -> Recommendation:
+def _rate(found: TypicalRate | None) -> _Recommendation:
     if found is None:
-        return Recommendation(
+        return _Recommendation(
             what="Peak rate",
             says="not known under this optimiser",
             sure="Nothing near this width was trained with it, as far as we know.",
             surer="`normscope doctor MODEL --probe 60`, which names a rate for your model from short trainings",
         )
-    return Recommendation(
+    return _Recommendation(
         what="Peak rate",
         says=f"{learning_rate(found.rate, 2)}, between {learning_rate(found.low, 2)} and "
         f"{learning_rate(found.high, 2)}",
@@ -99,7 +99,7 @@ def _rate(found: TypicalRate | None) -> Recommendation:
     )
 
 
-def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | None) -> Recommendation:
+def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | None) -> _Recommendation:
     (asked,) = (one for one in choice.answers if one.question.name == "no-warmup")
     near = [
         finding
@@ -111,7 +111,7 @@ def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | Non
     if near:
         found = near[0]
         without = found.answer == "supported"
-        return Recommendation(
+        return _Recommendation(
             what="Warm-up",
             says="none needed" if without else "yes, as long as in that result",
             sure=f"Measured: near this size the loss without it less that with it is "
@@ -119,7 +119,7 @@ def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | Non
             surer=surer,
         )
     said = typical.warmup if typical is not None else ""
-    return Recommendation(
+    return _Recommendation(
         what="Warm-up",
         says=said or "not known",
         sure=f"Nothing of ours near this size decides whether {placement} needs one, or how short a one suffices.",

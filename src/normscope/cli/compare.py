@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 _LEAST_TRIALS = 5
-TrialsOption = Annotated[int | None, typer.Option(min=1)]
-TrialsTogether = Annotated[int, typer.Option(min=1)]
+_TrialsOption = Annotated[int | None, typer.Option(min=1)]
+_TrialsTogether = Annotated[int, typer.Option(min=1)]
 
 
 @described_by(COMPARE)
@@ -43,7 +43,7 @@ TrialsTogether = Annotated[int, typer.Option(min=1)]
 def tune(
     config: ConfigFile = None,
     *,
-    trials: TrialsOption,
+    trials: _TrialsOption,
     placement: Annotated[
         str | None,
         typer.Option(
@@ -74,7 +74,7 @@ def tune(
     engine: EngineName,
     stop_when: StopWhen,
     title: Annotated[str | None, typer.Option(help="Title of the report.  [default: Trials of peak rates]")] = None,
-    trials_together: TrialsTogether,
+    trials_together: _TrialsTogether,
 ) -> None:
     """Find the best peak learning rate of one configuration by a stated number of trials.
 
@@ -172,8 +172,8 @@ def compare(
     ] = False,
     title: str | None,
     tune: Annotated[str | None, typer.Option(metavar="peak_lr"), "The ends are written LOW:HIGH."],
-    trials: TrialsOption,
-    trials_together: TrialsTogether,
+    trials: _TrialsOption,
+    trials_together: _TrialsTogether,
     trust: Trust = False,
 ) -> None:
     """Train every combination of the listed values and write report.html.

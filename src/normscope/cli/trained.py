@@ -218,11 +218,6 @@ def _text(what: str, raw: bytes) -> str:
         ) from error
 
 
-_Which = Annotated[
-    str,
-    typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
-]
-
 _Set = Annotated[
     list[str],
     typer.Option(
@@ -242,7 +237,7 @@ def export(
             "without it, the first that fits.",
         ),
     ] = None,
-    which: _Which = "best",
+    which: CheckpointOption = "best",
     average: Average = None,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -292,7 +287,7 @@ def convert_placement(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Argument(help="Run folder to make.")],
     placement: Annotated[str, typer.Option(help="A registered name, such as pre-ln; `placements` lists them.")],
-    which: _Which = "best",
+    which: CheckpointOption = "best",
     settings: _Set = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NotRequired, TypedDict, Unpack
 
 from ..engines.choosing import local
 from ..engines.seam import AnyEngine, MakeEngine, RaySettings, SlurmSettings
@@ -64,10 +65,47 @@ class ComparisonResult:
     """The runs that were asked for; where a tuning came to no end, its trials."""
 
 
+class GridOptions(TypedDict):
+    """How the runs of a grid are trained, whichever they are."""
+
+    processes: int
+    """Runs at a time, 0 for cores / threads of a run."""
+    engine: NotRequired[MakeEngine]
+    """Where they run; here by default."""
+    command: str
+    watch: WatchCells
+    stop_when: NotRequired[StopRule | None]
+    """Ends runs early."""
+    say: NotRequired[Callable[[str], None]]
+
+
 def run_comparison(
     base: RunConfig,
     grid: Grid,
     folder: Path,
+    *,
+    evaluate: str | None,
+    title: str | None,
+    notes: Sequence[str] = (),
+    **options: Unpack[GridOptions],
+) -> ComparisonResult:
+    """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
+
+    evaluate: split to translate with each best checkpoint. title: None for the one that the folder has. notes: said
+    with how much there is to do. Raises UserError before anything runs where the corpus, a setting or a run folder does
+    not fit, or where another process is at work on this comparison.
+    """
+    corpus = corpus_of(base, evaluate)
+    refuse_processes(options["processes"])
+    cells = grid.cells(base, folder)
+    with alone(folder, "comparison"):
+        return compare_cells(cells, folder, corpus, evaluate=evaluate, title=title, notes=notes, **options)
+
+
+def compare_cells(
+    cells: list[Cell],
+    folder: Path,
+    corpus: AnyCorpus,
     *,
     processes: int,
     engine: MakeEngine = local,
@@ -77,48 +115,6 @@ def run_comparison(
     watch: WatchCells,
     stop_when: StopRule | None = None,
     say: Callable[[str], None] = lambda line: None,
-    notes: Sequence[str] = (),
-) -> ComparisonResult:
-    """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
-
-    processes: runs at a time, 0 for cores / threads of a run. engine: where they run. evaluate: split to translate
-    with each best checkpoint. title: None for the one that the folder has. stop_when: ends runs early. notes: said with
-    how much there is to do. Raises UserError before anything runs where the corpus, a setting or a run folder does not
-    fit, or where another process is at work on this comparison.
-    """
-    corpus = corpus_of(base, evaluate)
-    refuse_processes(processes)
-    cells = grid.cells(base, folder)
-    with alone(folder, "comparison"):
-        return compare_cells(
-            cells,
-            folder,
-            corpus,
-            processes=processes,
-            engine=engine,
-            evaluate=evaluate,
-            title=title,
-            command=command,
-            watch=watch,
-            stop_when=stop_when,
-            say=say,
-            notes=notes,
-        )
-
-
-def compare_cells(
-    cells: list[Cell],
-    folder: Path,
-    corpus: AnyCorpus,
-    *,
-    processes: int,
-    engine: MakeEngine,
-    evaluate: str | None,
-    title: str | None,
-    command: str,
-    watch: WatchCells,
-    stop_when: StopRule | None,
-    say: Callable[[str], None],
     notes: Sequence[str] = (),
 ) -> ComparisonResult:
     """As `run_comparison`, of runs that are given; the caller holds the folder."""

@@ -24,7 +24,7 @@ from .state import PoolCell
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementCost:
+class _PlacementCost:
     """Of one process that trains the model."""
 
     parameters: int
@@ -40,7 +40,7 @@ class PlacementCost:
             raise ValueError(f"what a placement takes is above 0, got {self}")
 
 
-Costs = Mapping[str, PlacementCost]
+Costs = Mapping[str, _PlacementCost]
 """By the name of the placement."""
 
 
@@ -57,7 +57,7 @@ def costs_of(cells: Sequence[Cell], corpus: AnyCorpus, known: Costs) -> Costs:
         if cell.arm.placement not in found:
             planned = plan(task, cell.config)
             seconds = trial_seconds(cell.config, corpus)
-            found[cell.arm.placement] = PlacementCost(
+            found[cell.arm.placement] = _PlacementCost(
                 planned.parameters, planned.sum, planned.flops_per_update, seconds
             )
     return found
@@ -82,7 +82,7 @@ def facts_of_costs(costs: Costs) -> FactLines:
 
 def costs_from(table: Mapping[str, Mapping[str, float]]) -> Costs:
     """As a comparison's file holds them. Raises AttributeError, TypeError or ValueError for others."""
-    return {str(name): PlacementCost(**one) for name, one in table.items()}  # type: ignore[arg-type]
+    return {str(name): _PlacementCost(**one) for name, one in table.items()}  # type: ignore[arg-type]
 
 
 FILE = "comparison.json"

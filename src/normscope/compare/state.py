@@ -244,7 +244,7 @@ def _of_a_run(event: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class _Outlook:
     """How far a grid is as a whole."""
 
     update: int
@@ -256,7 +256,7 @@ class Outlook:
     seconds_left: float | None
 
 
-def outlook(states: Sequence[CellState[Any]]) -> Outlook:
+def outlook(states: Sequence[CellState[Any]]) -> _Outlook:
     """How far all runs together are, and how long they take from here at the rate of those that train."""
     open_states = [state for state in states if not state.over]
     rates = [rate for state in states if state.status == "running" and (rate := state.updates_per_second)]
@@ -270,4 +270,4 @@ def outlook(states: Sequence[CellState[Any]]) -> Outlook:
     if known and rates:
         # The longest of those under way may outlast a fair share of the rest.
         left = max((total - done) / sum(rates), *(s.seconds_left or 0.0 for s in open_states), 0.0)
-    return Outlook(done, total if known else None, len(open_states), sum(rates) or None, left)
+    return _Outlook(done, total if known else None, len(open_states), sum(rates) or None, left)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 from ..adapters.optuna import Search
 from ..engines.choosing import local
@@ -20,7 +20,16 @@ from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
-from .compare import ComparisonResult, WatchCells, alone, compare_cells, corpus_of, refuse_processes, train_all
+from .compare import (
+    ComparisonResult,
+    GridOptions,
+    WatchCells,
+    alone,
+    compare_cells,
+    corpus_of,
+    refuse_processes,
+    train_all,
+)
 from .grid import Arm, Cell, Grid, cells_of, registered_name, write_configs
 from .manifest import TRIALS, Manifest, about, former_manifest, named_cells, refuse_unlike, write_manifest
 from .page import compare
@@ -46,7 +55,7 @@ class TuningTask:
 
 
 @dataclass(slots=True, kw_only=True)
-class TuningResult:
+class _TuningResult:
     """What became of a search."""
 
     manifest: Manifest
@@ -73,13 +82,14 @@ def tune(
     folder: Path,
     *,
     processes: int,
-    engine: MakeEngine,
+    engine: MakeEngine = local,
     title: str | None,
     command: str,
     watch: WatchCells,
     stop_when: StopRule | None = None,
-    say: Callable[[str], None],
-) -> TuningResult:
+    say: Callable[[str], None] = lambda line: None,
+    notes: Sequence[str] = (),
+) -> _TuningResult:
     """Give every arm its trials, in rounds that all arms go through together.
 
     What a trial is depends on the seed, its number and the losses of earlier rounds alone: neither the number of
@@ -87,8 +97,10 @@ def tune(
     """
     updates = updates_of(asked.base, asked.corpus)
     _refuse_never_peaking(asked.arms, updates)
+    for line in notes:
+        say(line)
     with alone(folder, "search"), disk_errors(f"writing into {folder}"):
-        found = TuningResult(manifest=_manifest(asked, folder, stop_when), trials={arm: [] for arm in asked.arms})
+        found = _TuningResult(manifest=_manifest(asked, folder, stop_when), trials={arm: [] for arm in asked.arms})
         searches = {arm: _search(asked, arm, folder) for arm in asked.arms}
         for numbers in asked.tuning.rounds():
             for arm, search in searches.items():
@@ -160,7 +172,7 @@ def _trials(
     return cells_of(arms[len(former) :], asked.base, folder, seeds=seeds, threads=asked.threads)
 
 
-def _take(found: TuningResult, states: Sequence[CellState[Cell]], folder: Path) -> None:
+def _take(found: _TuningResult, states: Sequence[CellState[Cell]], folder: Path) -> None:
     """What has become of the trials so far."""
     for state in states:
         if state.status == "failed":
@@ -204,15 +216,10 @@ def run_tuned_comparison(
     folder: Path,
     tuning: Tuning,
     *,
-    processes: int,
-    engine: MakeEngine = local,
     evaluate: str | None,
     title: str | None,
-    command: str,
-    watch: WatchCells,
-    stop_when: StopRule | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    notes: tuple[str, ...] = (),
+    notes: Sequence[str] = (),
+    **options: Unpack[GridOptions],
 ) -> ComparisonResult:
     """Tune every placement, warm-up and optimiser of the grid, then compare each at its best rate with all seeds.
 
@@ -220,37 +227,33 @@ def run_tuned_comparison(
     is the report of the trials. Raises UserError as `run_comparison` does.
     """
     corpus = corpus_of(base, evaluate)
-    refuse_processes(processes)
+    refuse_processes(options["processes"])
     arms = [
         OpenArm(registered_name(placement), (warmup_updates,), optimizer)
         for placement, warmup_updates in grid.placements_and_warmups
         for optimizer in grid.optimizers
     ]
     asked = TuningTask(base=base, arms=arms, tuning=tuning, corpus=corpus, threads=grid.threads)
-    shared: dict[str, Any] = {"processes": processes, "engine": engine, "command": command, "watch": watch}
-    shared |= {"stop_when": stop_when, "say": say}
     with alone(folder, "comparison"):
-        for line in notes:
-            say(line)
-        tuned = tune(asked, folder / TRIALS, title=None, **shared)
+        tuned = tune(asked, folder / TRIALS, title=None, notes=notes, **options)
         if not tuned.whole:
             return of_trials(tuned, folder / TRIALS)
         best = [tuned.best(arm) for arm in arms]
         seeds = range(base.seed, base.seed + grid.seeds)
         cells = cells_of(best, base, folder, seeds=seeds, threads=grid.threads)
-        return compare_cells(cells, folder, corpus, evaluate=evaluate, title=title, **shared)
+        return compare_cells(cells, folder, corpus, evaluate=evaluate, title=title, **options)
 
 
 def run_tuning(
-    asked: TuningTask, folder: Path, *, processes: int, **options: Any
-) -> tuple[TuningResult, ComparisonResult]:
-    """Tune the arms in a folder of their own, and write the report of their trials. options: as of `tune`."""
-    refuse_processes(processes)
-    tuned = tune(asked, folder, processes=processes, **options)
+    asked: TuningTask, folder: Path, *, title: str | None, **options: Unpack[GridOptions]
+) -> tuple[_TuningResult, ComparisonResult]:
+    """Tune the arms in a folder of their own, and write the report of their trials. title: of this report."""
+    refuse_processes(options["processes"])
+    tuned = tune(asked, folder, title=title, **options)
     return tuned, of_trials(tuned, folder)
 
 
-def of_trials(tuned: TuningResult, folder: Path) -> ComparisonResult:
+def of_trials(tuned: _TuningResult, folder: Path) -> ComparisonResult:
     """The report of trials as that of a comparison of rates."""
     with disk_errors(f"writing the report into {folder}"):
         page, file = compare(named_cells(folder, tuned.manifest.cells), tuned.manifest, folder)

@@ -25,7 +25,7 @@ is normal, one value in a billion does; the tenth keeps what is small in a very 
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class _Level:
     """Where a loss was before an update, as logarithms."""
 
     middle: float
@@ -49,7 +49,7 @@ def logarithms(values: Sequence[float]) -> list[float]:
     return [math.log(max(v, least)) if math.isfinite(v) else math.inf for v in values]
 
 
-def levels(logs: Sequence[float]) -> list[Level | None]:
+def levels(logs: Sequence[float]) -> list[_Level | None]:
     """The level before every value, of the ordinary values before it; None for the first `LEAST`.
 
     Of a value among these that is no number there is one too, without a noise: nothing finite stands out of it.
@@ -58,7 +58,7 @@ def levels(logs: Sequence[float]) -> list[Level | None]:
     values that do not come back it is taken anew. It does not rise either: a loss that creeps up is compared with the
     lowest level that it had.
     """
-    found: list[Level | None] = []
+    found: list[_Level | None] = []
     kept: list[float] = []
     out, lowest = 0, math.inf
     for value in logs:
@@ -66,9 +66,9 @@ def levels(logs: Sequence[float]) -> list[Level | None]:
         if len(kept) >= LEAST:
             now = level_of(kept)
             lowest = min(lowest, now.middle)
-            level = Level(lowest, now.spread)
+            level = _Level(lowest, now.spread)
         elif not math.isfinite(value):
-            level = Level(median(kept) if kept else math.nan, math.inf)
+            level = _Level(median(kept) if kept else math.nan, math.inf)
         found.append(level)
         out = out + 1 if level is not None and value > (level.upper if out else level.limit) else 0
         if out > WINDOW:
@@ -78,13 +78,13 @@ def levels(logs: Sequence[float]) -> list[Level | None]:
     return found
 
 
-def level_of(logs: Sequence[float]) -> Level:
+def level_of(logs: Sequence[float]) -> _Level:
     """Of the values up to now: the median of the latest, and the noise, which is the larger of two windows'.
 
     The noise is taken from differences of neighbours, which a loss that falls hardly changes. A short window follows a
     noise that grows; a long one keeps a quiet stretch from making what comes after it stand out.
     """
-    return Level(median(logs[-LATEST:]), max(_spread(logs[-WINDOW:]), _spread(logs[-LONG_WINDOW:])))
+    return _Level(median(logs[-LATEST:]), max(_spread(logs[-WINDOW:]), _spread(logs[-LONG_WINDOW:])))
 
 
 def _spread(logs_W: Sequence[float]) -> float:
@@ -180,10 +180,10 @@ def _short_rise(loss: LoggedSeries) -> list[Episode]:
         start = next(at for at in range(low, len(logs)) if logs[at] >= back)
     else:
         return []
-    return [_episode(loss, start, None, Level(lowest, 0.0))]
+    return [_episode(loss, start, None, _Level(lowest, 0.0))]
 
 
-def _first(logs: Sequence[float], before: Sequence[Level | None], at: int) -> int:
+def _first(logs: Sequence[float], before: Sequence[_Level | None], at: int) -> int:
     """Back from where a loss stands out to where it began to rise: over values that were not at the level any more."""
     base = before[at]
     while base is not None and at > 0 and before[at - 1] is not None and logs[at - 1] > base.upper:
@@ -191,7 +191,7 @@ def _first(logs: Sequence[float], before: Sequence[Level | None], at: int) -> in
     return at
 
 
-def _episode(loss: LoggedSeries, start: int, end: int | None, base: Level) -> Episode:
+def _episode(loss: LoggedSeries, start: int, end: int | None, base: _Level) -> Episode:
     values = loss.values[start:end]
     worst = max((v if math.isfinite(v) else math.inf) for v in values)
     return Episode(

@@ -13,7 +13,7 @@ from .record import History
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PatternMatch:
+class _PatternMatch:
     """Whether a pattern fits."""
 
     fits: bool
@@ -23,7 +23,7 @@ class PatternMatch:
     """What would have to be recorded to decide; nothing where what is there decides."""
 
 
-NO = PatternMatch(fits=False)
+NO = _PatternMatch(fits=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +32,19 @@ class Pattern:
 
     id: str
     title: str
-    judge: Callable[[History, Episode], PatternMatch]
+    judge: Callable[[History, Episode], _PatternMatch]
     attempt: str
     """What to try."""
     where: Literal["sub-layer", "output layer", "whole model"] = "whole model"
     """What it begins in: one sub-layer that may lead the others, the output layer, or nothing in particular."""
 
 
-def unless_recorded(*missing: str) -> PatternMatch:
+def unless_recorded(*missing: str) -> _PatternMatch:
     """A pattern that nothing speaks for, because the log lacks what would."""
-    return PatternMatch(fits=False, missing=missing)
+    return _PatternMatch(fits=False, missing=missing)
 
 
-def judge_clip(history: History, episode: Episode) -> PatternMatch:
+def judge_clip(history: History, episode: Episode) -> _PatternMatch:
     """Fits a plateau whose gradients are clipped to less than a thousandth, with an optimiser that feels it."""
     if episode.kind is not EpisodeKind.PLATEAU:
         return NO
@@ -68,7 +68,7 @@ def judge_clip(history: History, episode: Episode) -> PatternMatch:
         if rate is None
         else f", so that the rate of {learning_rate(rate)} acts as {learning_rate(clipping.effective_rate)}"
     )
-    return PatternMatch(
+    return _PatternMatch(
         fits=True,
         evidence=(f"the gradient's norm is {significant(norm, 3)} and is clipped to {significant(clip, 3)}{felt}",),
     )
@@ -91,7 +91,7 @@ _SWAMPS = 0.3
 """An update that ε alone shapes is rate · gradient / ε; from this share of it, ε is most of the denominator."""
 
 
-def judge_epsilon(history: History, episode: Episode) -> PatternMatch:
+def judge_epsilon(history: History, episode: Episode) -> _PatternMatch:
     """Fits a plateau where sub-layers move by rate · (clipped gradient) / ε, as they do where ε is all that divides.
 
     Adam's update is rate · m / (√v + ε). Where ε is lost beside √v, it is far smaller than rate · gradient / ε.
@@ -114,7 +114,7 @@ def judge_epsilon(history: History, episode: Episode) -> PatternMatch:
     if not shares or median(shares) < _SWAMPS:
         return NO
     share = median(shares)
-    return PatternMatch(
+    return _PatternMatch(
         fits=True,
         evidence=(
             f"with ε = {significant(epsilon, 2)} updates are within a factor of "
@@ -137,7 +137,7 @@ _EPSILON = Pattern(
 )
 
 
-def judge_logits(history: History, episode: Episode) -> PatternMatch:
+def judge_logits(history: History, episode: Episode) -> _PatternMatch:
     """Fits a rise at which logits have grown threefold, while the sub-layers' own updates have not."""
     if episode.kind is EpisodeKind.PLATEAU:
         return NO
@@ -149,7 +149,7 @@ def judge_logits(history: History, episode: Episode) -> PatternMatch:
     if found is None or (place is not None and place.quantity == "update_ratio") or (steps or 0.0) >= GROWN:
         return NO
     update, times = found
-    return PatternMatch(
+    return _PatternMatch(
         fits=True,
         evidence=(
             f"at update {update:,} the logits' standard deviation is {significant(times, 2)} times its median before",
@@ -168,7 +168,7 @@ _LOGITS = Pattern(
 )
 
 
-def judge_collapse(history: History, episode: Episode) -> PatternMatch:
+def judge_collapse(history: History, episode: Episode) -> _PatternMatch:
     """Fits a loss that stays up while the tokens that leave a stack have become alike, which before they were not."""
     if episode.kind is EpisodeKind.SPIKE:
         return NO
@@ -191,7 +191,7 @@ def judge_collapse(history: History, episode: Episode) -> PatternMatch:
     limit = frequencies_nats(history.recipe)
     if limit is not None and episode.loss_worst >= limit:
         evidence.append("the loss is that of a model that knows nothing but how frequent tokens are")
-    return PatternMatch(fits=True, evidence=tuple(evidence))
+    return _PatternMatch(fits=True, evidence=tuple(evidence))
 
 
 _COLLAPSE = Pattern(
@@ -207,7 +207,7 @@ _LONGEST = 2
 """Values of the loss that stand out: a rough batch may be followed by a small echo."""
 
 
-def judge_batch(history: History, episode: Episode) -> PatternMatch:
+def judge_batch(history: History, episode: Episode) -> _PatternMatch:
     """Fits a spike that is over at once. What weights have learned is not learned again in two updates."""
     if episode.kind is not EpisodeKind.SPIKE or episode.end is None:
         return NO
@@ -222,7 +222,7 @@ def judge_batch(history: History, episode: Episode) -> PatternMatch:
     norm, before = history.gradient_norm.at(episode.onset), history.gradient_norm.at(episode.onset - 1)
     if norm and before:
         words.append(f"the gradient's norm is {significant(norm, 3)} there, {significant(before, 3)} the update before")
-    return PatternMatch(fits=True, evidence=tuple(words))
+    return _PatternMatch(fits=True, evidence=tuple(words))
 
 
 _BATCH = Pattern(
@@ -240,13 +240,13 @@ LARGE = 0.1
 """An update of a tenth of the weights' own norm; healthy trainings have a thousandth."""
 
 
-def judge_rate(history: History, episode: Episode) -> PatternMatch:
+def judge_rate(history: History, episode: Episode) -> _PatternMatch:
     """Fits a rise near the highest rate so far, or one at which a sub-layer's updates have become large."""
     if episode.kind is EpisodeKind.PLATEAU:
         return NO
     evidence = [*_updates(history, episode), *_peak(history, episode)]
     if evidence:
-        return PatternMatch(fits=True, evidence=tuple(evidence))
+        return _PatternMatch(fits=True, evidence=tuple(evidence))
     missing = ([] if history.rate else ["the learning rate"]) + (
         [] if history.of_sublayers("update_ratio") else ["update-to-weight ratios of the sub-layers (Monitor.stepped)"]
     )

@@ -19,7 +19,7 @@ from .activity import StackActivity, logit_deviation, look_inside
 
 
 @dataclass(frozen=True, slots=True)
-class StepNorms:
+class _StepNorms:
     """Frobenius norms by parameter."""
 
     before: Mapping[str, float]
@@ -37,10 +37,10 @@ class _WeightsBeforeStep:
         self._copies = {name: weight.detach().clone() for name, weight in self._weights.items()}
 
     @torch.no_grad()
-    def moved(self) -> StepNorms:
+    def moved(self) -> _StepNorms:
         """How far the weights are from where they were."""
         changes = {name: weight.detach() - self._copies[name] for name, weight in self._weights.items()}
-        return StepNorms(before=_norms(self._copies), update=_norms(changes))
+        return _StepNorms(before=_norms(self._copies), update=_norms(changes))
 
 
 def _norms(tensors: Mapping[str, Tensor]) -> dict[str, float]:
@@ -92,7 +92,7 @@ def named_measurements(
     return {name: value for name, value in found.items() if value is not None}
 
 
-def named_updates(stacks: Sequence[Stack], moved: StepNorms) -> dict[str, float]:
+def named_updates(stacks: Sequence[Stack], moved: _StepNorms) -> dict[str, float]:
     """`update_norm` and `update_ratio` of every sub-layer's matrices: what a step added, and that over what they were.
 
     A ratio to matrices that are 0 has no name.

@@ -49,7 +49,7 @@ _PARTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scripted:
+class _Scripted:
     """What a template needs: all of it goes into the page as it is."""
 
     policy: str
@@ -58,7 +58,7 @@ class Scripted:
     script: str
 
 
-def scripted(explorer: Explorer, *sheets: str) -> Scripted:
+def scripted(explorer: Explorer, *sheets: str) -> _Scripted:
     """A page's data beside the script that draws it; sheets: the style sheets that the page has beside the house's."""
     css = f"{(VENDOR / 'uPlot.min.css').read_text(encoding='utf-8')}\n{style_sheet(*sheets, 'explore')}"
     script = source()
@@ -67,7 +67,7 @@ def scripted(explorer: Explorer, *sheets: str) -> Scripted:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; "
         f"style-src-elem '{_hash(css)}'; style-src-attr 'unsafe-inline'; img-src data:"
     )
-    return Scripted(policy=policy, css=css, data=encoded(explorer), script=script)
+    return _Scripted(policy=policy, css=css, data=encoded(explorer), script=script)
 
 
 @cache

@@ -25,7 +25,7 @@ _ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactoryResult:
+class _FactoryResult:
     """What a factory returned."""
 
     model: nn.Module
@@ -37,7 +37,7 @@ class FactoryResult:
     batches: Given | None = None
 
 
-def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> FactoryResult:
+def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> _FactoryResult:
     """Import the function, call it, and check what it returns.
 
     The current folder is put on sys.path, and that of a file too, as Python does for a script. arguments: by keyword.
@@ -50,7 +50,7 @@ def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) ->
             raise UserError(
                 f"--set {next(iter(arguments))}: {text} is a model already, and no function to call with it"
             )
-        return FactoryResult(model=function)
+        return _FactoryResult(model=function)
     if not callable(function):
         raise UserError(f"{text} is of type {type(function).__name__}; it must be a function that returns {_ALLOWED}")
     _check_arguments(text, function, arguments)
@@ -134,7 +134,7 @@ def _check_arguments(text: str, function: Callable[..., Any], arguments: Mapping
         ) from error
 
 
-def _validated(text: str, returned: Any) -> FactoryResult:
+def _validated(text: str, returned: Any) -> _FactoryResult:
     values: Mapping[str, Any]
     if isinstance(returned, nn.Module):
         values = {"model": returned}
@@ -154,7 +154,7 @@ def _validated(text: str, returned: Any) -> FactoryResult:
             continue
         if not fits(values[key]):
             raise UserError(f"{text} returned {_a(values[key])} as {key}; it must be {wanted}")
-    return FactoryResult(**values)
+    return _FactoryResult(**values)
 
 
 def _are_inputs(value: Any) -> bool:

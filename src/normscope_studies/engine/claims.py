@@ -119,11 +119,11 @@ def shown_span(found: Estimate) -> str:
     return span(found.mean.tolist())
 
 
-def shown_factor(found: Estimate, decimals: int = 2) -> str:
+def shown_factor(found: Estimate) -> str:
     """A factor whose logarithm was estimated, with its interval: "1.20 (1.10 to 1.31)"."""
     with np.errstate(over="ignore"):
         factors = np.exp([found.low, found.mean, found.high])
-    low, middle, high = (number(float(factor), decimals) for factor in factors)
+    low, middle, high = (number(float(factor), 2) for factor in factors)
     return middle if math.isnan(factors[0]) else f"{middle} ({low} to {high})"
 
 

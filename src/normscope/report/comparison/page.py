@@ -117,24 +117,24 @@ def _page(comparison: ComparisonPage, pictures: dict[str, str], reload_seconds: 
 
 
 @dataclass(frozen=True, slots=True)
-class SeedSpread:
+class _SeedSpread:
     """A mean over seeds and, each for a line below it, what the mean hides."""
 
     mean: str
     notes: tuple[str, ...] = ()
 
 
-def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> SeedSpread:
+def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> _SeedSpread:
     """Mean of the finite values and their range, "4.19 to 4.24", with the count where some are absent."""
     every = list(values)
     finite = [value for value in every if value is not None and math.isfinite(value)]
     if not finite:
-        return SeedSpread(NON_FINITE if any(value is not None for value in every) else MISSING)
+        return _SeedSpread(NON_FINITE if any(value is not None for value in every) else MISSING)
     mean, low, high = (written(value) for value in (math.fsum(finite) / len(finite), min(finite), max(finite)))
     notes = [f"{low} to {high}"] if low != high else []
     if len(finite) < len(every):
         notes.append(f"{len(finite)} of {len(every)} seeds")
-    return SeedSpread(mean, tuple(notes))
+    return _SeedSpread(mean, tuple(notes))
 
 
 def growth(profile: GradientProfile) -> list[tuple[str, float, float, float]]:

@@ -94,12 +94,7 @@ def curves_figure(
 
 
 @house_style()
-def schedule_svg(
-    schedules: Sequence[RunCurve],
-    *,
-    title: str = "Learning rate over updates",
-    styles: Mapping[Name, Style] | None = None,
-) -> str:
+def schedule_svg(schedules: Sequence[RunCurve], *, styles: Mapping[Name, Style] | None = None) -> str:
     """Draw the learning rate over updates. Configurations with one schedule share a line, in ink where hues differ."""
     styles = styles or styles_for(curve.name for curve in schedules)
     figure, axes = canvas("learning rate")
@@ -119,17 +114,13 @@ def schedule_svg(
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:g}"))
     axes.set_ylim(bottom=0)
     finish(figure, axes, handles, empty=not handles)
-    return to_svg(figure, title=title, desc=described(schedules))
+    return to_svg(figure, title="Learning rate over updates", desc=described(schedules))
 
 
 @house_style()
-def gradient_svg(
-    profiles: Sequence[GradientProfile],
-    *,
-    title: str = "Gradient norm per block before the first update",
-    styles: Mapping[Name, Style] | None = None,
-) -> str:
+def gradient_svg(profiles: Sequence[GradientProfile], *, styles: Mapping[Name, Style] | None = None) -> str:
     """Draw the mean over seeds with a band from smallest to largest on a log scale, blocks in order of appearance."""
+    title = "Gradient norm per block before the first update"
     if too_many(profile.name for profile in profiles):
         figure = profile_panels(profiles, ylabel="gradient norm, log scale", styles=styles)
         return to_svg(figure, title=title, desc=". ".join(map(_described_profile, profiles)))
