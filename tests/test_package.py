@@ -34,6 +34,7 @@ DATA = {
     "choosing/evidence.json",
     "choosing/published.toml",
     "data/lexicon.toml",
+    "tasks/presets.toml",
 }
 
 

@@ -1,8 +1,10 @@
 """Every task by its name, and models of public families by theirs (presets), sizes apart."""
 
+import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
@@ -28,95 +30,9 @@ class _Preset:
     """Nested as the table is."""
 
 
-_MODERN: dict[str, Any] = {
-    "norm": "rms-norm",
-    "position_encoding": "rotary",
-    "activation": "swiglu",
-    "biases": "none",
-    "output": "untied",
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "initialisation": "normal-0.02",
-}
-"""What most decoders since Llama have."""
-
 PRESETS: dict[str, _Preset] = {
-    "llama": _Preset(
-        task="language-model",
-        source="Touvron et al. 2023 (Llama 2), arXiv:2307.09288, section 2.2",
-        settings=_MODERN | {"placement": "pre-ln", "norm_epsilon": 1e-5},
-    ),
-    "olmo-2": _Preset(
-        task="language-model",
-        source="OLMo et al. 2025, arXiv:2501.00656, table 1 and section 3.2",
-        settings=_MODERN
-        | {
-            "placement": "olmo-2",
-            "norm_epsilon": 1e-6,
-            "attention": {"query_key_norm": "whole", "rotary_base": 500_000.0},
-        },
-    ),
-    "gemma-2": _Preset(
-        task="language-model",
-        source="Gemma team 2024, arXiv:2408.00118, section 2",
-        settings=_MODERN
-        | {
-            "placement": "sandwich",
-            "norm_epsilon": 1e-6,
-            "activation": "geglu-tanh",
-            "output": "tied",
-            "embedding_scale": "root-width",
-            "logit_soft_cap": 30.0,
-            "attention": {"soft_cap": 50.0, "window_tokens": 4096, "windowed_blocks": "odd"},
-        },
-    ),
-    "qwen-3": _Preset(
-        task="language-model",
-        source="Yang et al. 2025 (Qwen 3), arXiv:2505.09388, section 2; tied as its models of up to 4B are",
-        settings=_MODERN
-        | {
-            "placement": "pre-ln",
-            "norm_epsilon": 1e-6,
-            "output": "tied",
-            "attention": {"query_key_norm": "per-head", "rotary_base": 1_000_000.0},
-        },
-    ),
-    "gpt-2": _Preset(
-        task="language-model",
-        source="Radford et al. 2019, section 2.3",
-        settings={
-            "placement": "gpt2",
-            "norm": "layer-norm",
-            "norm_epsilon": 1e-5,
-            "position_encoding": "learned",
-            "activation": "gelu-tanh",
-            "initialisation": "normal-0.02",
-        },
-    ),
-    "bert": _Preset(
-        task="masked-lm",
-        source="Devlin et al. 2018, arXiv:1810.04805, section 3",
-        settings={
-            "placement": "post-ln",
-            "norm": "layer-norm",
-            "norm_epsilon": 1e-12,
-            "position_encoding": "learned",
-            "activation": "gelu",
-            "initialisation": "normal-0.02",
-        },
-    ),
-    "paper": _Preset(
-        task="translation",
-        source="Xiong et al. 2020, arXiv:2002.04745, section 4.1, as fairseq had it at the time",
-        settings={
-            "placement": "post-ln",
-            "norm": "layer-norm",
-            "position_encoding": "sinusoidal",
-            "activation": "relu",
-            "initialisation": "paper",
-            "embeddings": "shared",
-        },
-    ),
+    name: _Preset(**table)
+    for name, table in tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")).items()
 }
 
 
