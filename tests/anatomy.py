@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_892,
-    "lines of normscope": 68_901,
-    "files": 496,
-    "import lines, %": 6.54,
+    "lines": 81_812,
+    "lines of normscope": 68_821,
+    "files": 497,
+    "import lines, %": 6.55,
     "public nouns": 761,
     "homonyms": 25,
 }

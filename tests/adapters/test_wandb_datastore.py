@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normscope.errors import UserError
-from normscope.targets.runs import history_at
+from normscope.targets.logs import history_at
 
 BLOCK = 32768
 

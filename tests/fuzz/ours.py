@@ -25,7 +25,7 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.runs.trained import SCORES, load_run
 from normscope.settings.tables import to_toml
-from normscope.targets.runs import history_at
+from normscope.targets.logs import history_at
 from normscope.train import RunFolder, metrics
 from normscope_studies.engine.pieces import Pieces
 from tiny import SETTINGS

@@ -27,7 +27,7 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.settings import files
 from normscope.settings.files import given_config, import_file, run_named
-from normscope.targets.runs import history_at
+from normscope.targets.logs import history_at
 from normscope.theory.predict import ModelSetting, predict
 from tiny import MY_PLACEMENT, SETTINGS, resealed
 

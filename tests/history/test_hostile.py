@@ -16,7 +16,7 @@ from normscope.history.episodes import EpisodeKind, episodes
 from normscope.history.explain import WIDTH, explain, page
 from normscope.history.record import History, LoggedSeries
 from normscope.history.section import section
-from normscope.targets.runs import history_at
+from normscope.targets.logs import history_at
 
 NESTED: Any = 1
 for _ in range(200):

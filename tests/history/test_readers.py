@@ -9,7 +9,7 @@ import pytest
 
 from normscope.errors import UserError
 from normscope.history.record import history_of
-from normscope.targets.runs import history_at
+from normscope.targets.logs import history_at
 
 LOSSES = [4.0, 3.5, 3.25, 3.0]
 RATES = [1e-4, 2e-4, 3e-4, 4e-4]

@@ -163,7 +163,7 @@ def doctor(
         from ..doctor.diagnose import forward_passes
         from ..history.joined import lasting, peak_of
         from ..targets import opened, opened_on_meta
-        from ..targets.runs import explained_log, explained_run
+        from ..targets.logs import explained_log, explained_run
         from ..targets.target import probing_of
 
         if trust:
@@ -207,7 +207,7 @@ def doctor(
 
 def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
     """A log without a model."""
-    from ..targets.runs import explained_log
+    from ..targets.logs import explained_log
 
     history = explained_log(log)
     text = _as_text({"history": history.to_json()})

@@ -1,6 +1,5 @@
-"""What the doctor is given of runs: their models and batches, and what their logs and those of other libraries tell."""
+"""What the doctor is given of runs and configurations of ours: their models and batches."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,20 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..adapters.wandb_datastore import of_datastore
 from ..doctor.lint.patient import Loading
 from ..errors import UserError
-from ..history.explain import Explanation, explain
-from ..history.readers import (
-    EVENT_FILES,
-    TRAINER_STATE,
-    WANDB_LINES,
-    of_event_files,
-    of_events,
-    of_trainer_state,
-    of_wandb_lines,
-)
-from ..history.record import History
 from ..optim import make_optimizer
 from ..runs.config import load, trust_run
 from ..runs.trained import load_run
@@ -30,7 +17,6 @@ from ..settings.tables import read_toml
 from ..tasks.protocol import TaskFromScratch, TrainingBatch
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig, refuse_unrun
-from ..train import RunFolder
 from .target import Target, wanted_placement
 
 EXAMINED_TOKENS = 4096
@@ -118,88 +104,3 @@ def trust_target(text: str) -> None:
         run_named(read_toml(path), source=text)
     else:
         raise UserError(f"--trust runs the files of a run or a configuration, and {text} is neither: leave it out")
-
-
-KINDS = (
-    f"a run folder of NormScope or its metrics.jsonl, a {TRAINER_STATE} of Hugging Face's Trainer or the folder around "
-    f"it, TensorBoard's event files or their folder, or W&B's {WANDB_LINES} or run-ID.wandb"
-)
-
-
-def explained_log(log: Path) -> Explanation:
-    """A log, explained. Raises UserError."""
-    return explain(history_at(log.expanduser()))
-
-
-def explained_run(target: str) -> Explanation | None:
-    """The history of a target that is a run folder with updates; None for any other target."""
-    path = Path(target).expanduser()
-    if not path.is_dir() or not RunFolder(path).is_run:
-        return None
-    try:
-        return explain(run_history(path))
-    except UserError:
-        # Without an update there is no history; what is damaged is told where the checkpoint is opened.
-        return None
-
-
-def history_at(path: Path) -> History:
-    """The history in a log. Raises UserError, one line, for what is no log or has no loss."""
-    try:
-        if path.is_dir():
-            return _of_folder(path)
-        if path.is_file():
-            return _of_file(path)
-    except (OSError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise UserError(said if str(path) in said else f"{path}: {said}") from error
-    raise UserError(f"no such file or folder: {path}")
-
-
-def run_history(path: Path) -> History:
-    """The history of a run of ours. Raises UserError where a file of it is damaged."""
-    folder = RunFolder(path)
-    try:
-        config = folder.config_table() if folder.is_run else {}  # a metrics.jsonl may be all that is left of a run
-        return of_events(str(path), folder.events(), config)
-    except ValueError as error:
-        raise UserError(f"{folder.metrics_file}: {error}") from error
-
-
-def _of_folder(path: Path) -> History:
-    if RunFolder(path).is_run:
-        return run_history(path)
-    states = [*path.glob(TRAINER_STATE), *sorted(path.glob(f"checkpoint-*/{TRAINER_STATE}"), key=_number, reverse=True)]
-    if states:
-        return of_trainer_state(states[0])
-    if any(path.glob(f"{EVENT_FILES}*")):
-        return of_event_files(path)
-    for inside in (path / "files" / WANDB_LINES, path / WANDB_LINES):
-        if inside.is_file():
-            return of_wandb_lines(inside)
-    if stores := sorted(path.glob("run-*.wandb")):
-        return of_datastore(stores[0])
-    raise UserError(f"{path} holds no log that can be read: give {KINDS}")
-
-
-def _of_file(path: Path) -> History:
-    if path.name == "metrics.jsonl":
-        return run_history(path.parent)
-    if path.name == TRAINER_STATE:
-        return of_trainer_state(path)
-    if path.name.startswith(EVENT_FILES):
-        return of_event_files(path)
-    if path.suffix == ".wandb":
-        return of_datastore(path)
-    if path.name in ("wandb-summary.json", "output.log"):
-        raise UserError(f"{path} holds the last values of a run or its output, not its history: give {KINDS}")
-    if path.suffix == ".jsonl":
-        return of_wandb_lines(path)
-    if path.suffix == ".json":
-        return of_trainer_state(path)
-    raise UserError(f"{path} is no log that can be read: give {KINDS}")
-
-
-def _number(state: Path) -> int:
-    found = re.search(r"(\d+)$", state.parent.name)
-    return int(found[1]) if found else -1
