@@ -5,7 +5,7 @@ Where all places of a sequence are alike, moments are numbers. In a causal stack
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -118,14 +118,6 @@ class Mixing:
         gap = one - two
         return make(Products, (two + self.self_one * gap, two + self.self_two * gap, apart))
 
-    def narrowed(self, keys: int, variance: float, covariance: float, common: float) -> "Mixing":
-        """With keys that are made of the same tokens as values, of which products have that mean square.
-
-        Logits of two keys vary together as much as their values do; `common` of it counts.
-        """
-        more = common * (1 - 1 / keys) * variance * (1 - self.self_one) ** 4
-        return replace(self, self_one=self.self_one + more, self_two=self.self_two + more * covariance / variance)
-
 
 @lru_cache(maxsize=64)
 def uniform(keys: int) -> Mixing:
@@ -134,20 +126,22 @@ def uniform(keys: int) -> Mixing:
     return Mixing(self_one=1 / keys, self_two=1 / keys, apart_one=apart, apart_two=apart)
 
 
-def sharpened(keys: int, variance: float, covariance: float = 0.0) -> Mixing:
+def sharpened(keys: int, variance: float, covariance: float = 0.0, common: float = 0.0) -> Mixing:
     """With random queries and keys: logits of that variance over the keys, and covariance for two queries.
 
     The shares grow as those of softmax over independent Gaussian logits do; for two queries that is exact where their
-    logits are the same, and of `self_two` where they are independent.
+    logits are the same, and of `self_two` where they are independent. Of two keys they vary together as much as values
+    that are made of the same tokens do, whose products have the mean square `common`.
     """
     plain = uniform(keys)
     if variance <= 0.0:
         return plain
     together = max(0.0, min(covariance, variance))
     self_one, self_two = softmax_square(keys, variance), softmax_square(keys, together)
+    more = common * (1 - 1 / keys) * variance * (1 - self_one) ** 4
     return Mixing(
-        self_one=self_one,
-        self_two=self_two,
+        self_one=self_one + more,
+        self_two=self_two + more * covariance / variance,
         apart_one=softmax_apart(keys, variance),
         apart_two=softmax_apart(keys, together),
     )

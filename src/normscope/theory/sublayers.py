@@ -24,7 +24,6 @@ from .mixing import (
     outer_norm,
     sharpened,
     squared,
-    uniform,
 )
 from .moments import Atoms, Moments, Unpredictable, single
 from .places import Factors, GradientMap, Places, gap_of
@@ -176,11 +175,7 @@ def attention(
         # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
         apart_keys = max(0.0, (source.one - source.two) * differing.wider * key_into * key_scale)
     logits = query.one * apart_keys
-    weights = uniform(source_tokens)
-    if apart_keys:
-        weights = sharpened(source_tokens, logits, query.two * apart_keys).narrowed(
-            source_tokens, logits, query.two * apart_keys, differing.narrow / width
-        )
+    weights = sharpened(source_tokens, logits, query.two * apart_keys, differing.narrow / width)
     inputs = weights.forward(value)
     output_scale = _square_of_scale(inside, "output", width, inputs, 1.0)
     if output_scale != 1.0:

@@ -39,7 +39,8 @@ def _curves(stack: MomentStack, kind: str, attends: list[Applied]) -> AttentionW
         keys = np.full(len(queries), setting.memory_tokens if kind == "cross_attention" else setting.tokens)
     else:
         keys = places.keys.astype(int)
-    variance = np.array([np.broadcast_to(applied.map.variance, queries.shape) for applied in attends])
+    variances = [applied.map.variance for applied in attends]
+    variance = np.array([one if isinstance(one, np.ndarray) else [one] * len(queries) for one in variances])
     # A query's own length scatters over heads as the root of a χ² does, unless it is normed: three nodes, exact to
     # the fifth power of a normal variable.
     width = attends[0].site.stack.width_of_head
