@@ -148,13 +148,12 @@ def _away(distance: Distance) -> str:
 
 def _answer(choice: EvidenceForModel, answered: QuestionAnswers) -> PageSection:
     question = answered.question
-    value = "exponent" if question.unit == "exponent" else "difference"
     tables = []
     for group in GROUPS[:3]:
         claims = answered.of(group)
         scales = {choice.scale(finding.setting) for claim in claims for finding in claim.findings}
         one_scale = scales.pop() if len(scales) == 1 else ""
-        columns = ["placement", value, "seeds", "results/", *([] if one_scale else ["scale"]), "remark"]
+        columns = ["placement", "difference", "seeds", "results/", *([] if one_scale else ["scale"]), "remark"]
         rows = [row for claim in claims for row in _claim_rows(choice, claim, with_scale=not one_scale)]
         if rows:
             tables.append(TextTable(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows))

@@ -39,8 +39,7 @@ def style_sheet(*more: str) -> str:
     return "".join((_TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in ("style", *more))
 
 
-_ROOM = Path(__file__).parent
-VENDOR = _ROOM / "vendor" / "uplot"
+VENDOR = Path(__file__).parent / "vendor" / "uplot"
 _PARTS = (
     "numbers", "data", "state", "smooth", "paths", "chart", "pointer", "legend", "figure", "controls", "export",
     "tables", "reload", "main",
