@@ -19,6 +19,7 @@ from normscope.compare.grid import Cell
 from normscope.engines.choosing import local
 from normscope.engines.ray import OnRay
 from normscope.engines.seam import RaySettings
+from tasks.test_own import MODEL
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 _IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector
@@ -62,6 +63,16 @@ def test_a_grid_has_the_bytes_of_a_local_one_and_a_failed_training_is_not_tried_
     assert there[0].log_file.read_text().count("widht") == 1
     assert bits(there[1:]) == bits(here[1:])
     assert not list(tmp_path.rglob(".seen-by-all*"))
+
+
+def test_a_model_of_ones_own_has_the_same_bytes_in_one_process_in_two_and_on_a_cluster(
+    cluster: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "my_model.py").write_text(MODEL.replace("DROPOUT", "0.1"), encoding="utf-8")
+    grids = {name: cells(tmp_path / name, 1, "train.threads=1", own=tmp_path / "my_model.py") for name in "abc"}
+    for name, engine in {"a": local(1), "b": local(2), "c": engine_of(cluster)}.items():
+        assert trained(grids[name], engine) == ["finished"] * 4
+    assert bits(grids["a"]) == bits(grids["b"]) == bits(grids["c"])
 
 
 def test_whoever_is_killed_the_bytes_are_those_of_an_undisturbed_grid(cluster: Any, tmp_path: Path) -> None:
