@@ -28,7 +28,8 @@ def test_a_result_has_its_figures_and_no_path_of_a_machine(folder: Path) -> None
     )
     reading = (folder / "README.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"!\[[^]]*\]\(([^)]*)\)", reading))
-    assert shown
+    # The paper's claims measure nothing: they are a table of what other folders found.
+    assert shown or folder.name == "paper"
     assert shown <= figures
     assert not re.search(r'[ "](/[a-z]+){2,}', text)
 
