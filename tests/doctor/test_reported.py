@@ -532,6 +532,9 @@ RIGHT = {
     "values that are zeros at the end": How(
         turned=lambda query, key, value: (query, key, value * (torch.arange(TOKENS) < TOKENS - 2)[:, None])
     ),
+    "queries that are zeros at the end": How(
+        turned=lambda query, key, value: (query * (torch.arange(TOKENS) < TOKENS - 2)[:, None], key, value)
+    ),
     "ALiBi": sloped(-1),
     "a bias in every block": How(bias=in_first_alone, change=with_tables(4), blocks=4),
     "a mean by hand": How(change=summed(lambda x, squares: x * torch.rsqrt(squares / WIDTH + 1e-6))),

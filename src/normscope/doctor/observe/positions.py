@@ -45,6 +45,9 @@ def places_of(
         if number is None or graph.values[number].shape[-1] % width:
             return None
         alike[number] = _alike(graph.values[number].tensor, width)
+    # A rotation keeps lengths. Zeros that fill up shorter sequences do not, and are no sign of places.
+    if _differs(graph.trace.again(alike, operands[0]).norm(dim=-1, keepdim=True)):
+        return None
     logits_HQK = logits_of(alike).float().flatten(0, -3)[..., :_MOST, :_MOST]
     if not _LEAST <= logits_HQK.shape[-1] == logits_HQK.shape[-2]:
         return None
