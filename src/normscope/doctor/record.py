@@ -98,13 +98,16 @@ class NormUse:
     """The one that holds the features: matrices after it contract that alone; None where that does not show."""
 
 
+PlaceLogits = Literal["", "none", "queries", "sums", "farther", "heads", "apart"]
+"""What logits depend on: nothing, the query's place alone, the sum of both places, the distance, with which they grow,
+no place but the head, by which queries are turned, places in any other way; "" where that is not known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlaces:
     """What attention itself knows of the places of tokens, seen by tokens that are all alike."""
 
-    logits: Literal["", "none", "queries", "sums", "farther", "heads", "apart"]
-    """What they depend on: nothing, the query's place alone, the sum of both places, the distance, with which they
-    grow, no place but the head, by which queries are turned, places in any other way; "" where that is not known."""
+    logits: PlaceLogits
     values: bool
     """Whether what is weighed depends on its place."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..record import AttentionPlaces, Stack
+from ..record import AttentionPlaces, PlaceLogits, Stack
 from ..trace.graph import Graph
 from ..trace.operations import TracedValue
 
@@ -83,7 +83,7 @@ def _alike(like: Tensor, width: int) -> Tensor:
     return drawn_E.repeat(like.shape[-1] // width).expand(like.shape).contiguous()
 
 
-def _order(logits_HQK: Tensor) -> str:
+def _order(logits_HQK: Tensor) -> PlaceLogits:
     """What the logits of tokens that are alike depend on; "" where on something else than is asked for."""
     seen_QK = (logits_HQK > _HIDDEN).all(0)
     if not bool(seen_QK.tril().eq(torch.ones_like(seen_QK).tril()).all()):

@@ -222,7 +222,7 @@ class _Dropouts(TorchFunctionMode):
     """Notes the values that a pass in evaluation mode hands to a dropout, which leaves them as they are."""
 
     def __init__(self, number: Callable[[Tensor], int]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._number = number
         self.found: set[int] = set()
 
