@@ -306,6 +306,8 @@ def doubts_in_words(found: dict[str, dict[str, StackPrediction]]) -> list[str]:
         for stack, one in stacks.items():
             label = f"{name} ({stack})" if len(stacks) > 1 else name
             for doubt in one.doubts:
+                if doubt.of == ("attention",):  # which tables and pictures do not show
+                    continue
                 where = f"s {doubt.first} to {doubt.last}" if doubt.first < doubt.last else f" {doubt.first}"
                 whole = (doubt.first, doubt.last) == (1, len(one.q) - 1)
                 of.setdefault(_doubt_in_words(doubt, one), []).append(label if whole else f"{label} in block{where}")

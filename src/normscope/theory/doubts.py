@@ -21,7 +21,9 @@ _ALIKE = (
 """Beyond that share of their square that tokens have in common, the error of gradients of queries and keys, and why.
 The last was drawn in float64 too, where the error is as before it."""
 _STRONG = 2.0
-"""The largest variance of logits that draws had, 1.7, and a little beyond."""
+"""The largest variance of logits that draws of gradients had, 1.7, and a little beyond."""
+_WEIGHED = (-0.18, 0.18)
+"""Above the first block and beyond that variance, the error of what softmaxes make of logits."""
 _BENT = (0.005, (-0.2, -0.05))
 """Beyond that share of a norm's input that another norm has squashed, the error of the stream's q."""
 _NARROW = 96
@@ -35,7 +37,7 @@ class Doubt:
     """A region of curves that is not to be trusted as the rest is."""
 
     of: tuple[str, ...]
-    """Curves: q, or matrices whose gradients are meant."""
+    """Curves: q, attention, or matrices whose gradients are meant."""
     first: int
     last: int
     """Blocks, both of them included."""
@@ -80,6 +82,10 @@ def _of_attention(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Dou
             # All gradients below come through those softmaxes.
             reason = f"logits have a variance above {_STRONG:g}, and had less where models were drawn"
             yield Doubt(of=matrices, first=1, last=int(strong[-1]) + 1, error=None, reason=reason)
+        if (above := strong[strong > 0]).size:
+            reason = f"logits above the first block have a variance above {_STRONG:g}"
+            first, last = int(above[0]) + 1, int(above[-1]) + 1
+            yield Doubt(of=("attention",), first=first, last=last, error=_WEIGHED, reason=reason)
 
 
 def _in_common(stack: MomentStack, applied: Applied) -> float:
