@@ -28,7 +28,7 @@ FIELDS = [
     (config, name, names_in(hint))
     for config in CONFIGS
     for name, hint in typing.get_type_hints(config).items()
-    if names_in(hint)
+    if typing.get_origin(hint) is not typing.ClassVar and names_in(hint)
 ]
 
 

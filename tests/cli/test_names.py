@@ -35,11 +35,9 @@ def normscope(monkeypatch, capfd):
         ("pre-ln", "post-ln"),
         ("pre-ln,post-ln",),
         ("pre-ln,", "post-ln,pre-ln"),
-        ("--placement", "pre-ln,post-ln"),
-        ("pre-ln", "--placement", "post-ln"),
     ],
 )
-def test_predict_takes_names_as_words_with_commas_and_the_former_way(normscope, words):
+def test_predict_takes_names_as_words_and_with_commas(normscope, words):
     code, out, err = normscope("predict", *words, *SMALL)
     assert (code, err) == (0, "")
     assert list(json.loads(out)) == ["pre-ln", "post-ln"]

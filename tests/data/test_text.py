@@ -5,7 +5,7 @@ import sacremoses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.data.parallel.codec import TextForm, prepare_pairs
+from normscope.data.parallel.codec import TextForm
 
 RAW = {
     "en": "Mr. Smith's dog isn't here -- it costs $3,000.50 (really?), e.g. \"that\" & <b>more</b>...",
@@ -93,7 +93,3 @@ def test_unseen_scripts_keep_their_letters():
     for raw in ["Γειά σου Κόσμε", "こんにちは世界", "नमस्ते दुनिया", "👩‍👩‍👧 ok"]:
         prepared = TextForm("en").prepare(raw)
         assert prepared.replace(" ", "") == unicodedata.normalize("NFC", raw).replace(" ", "")
-
-
-def test_pairs_go_through_their_own_language():
-    assert prepare_pairs(TextForm("fr"), TextForm("en"), [("l'ami", "friend's")]) == [("l' ami", "friend 's")]

@@ -193,10 +193,11 @@ def test_gains_that_are_counted_from_1_are_pulled_to_1():
 def test_a_gate_beside_a_matrix_is_looked_after_too():
     model = small()
     model.projection.gate = nn.Parameter(torch.zeros(1))
-    of = patient(model, optimizer=torch.optim.AdamW([model.projection.gate], weight_decay=0.1))
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    of = patient(model, optimizer=torch.optim.AdamW([*matrices, model.projection.gate], weight_decay=0.1))
     (decayed,), (unheld,) = (check(rule, of) for rule in ("weight-decay-on-norms", "unused-in-optimizer"))
     assert decayed.where == "projection.gate"
-    assert "decays 1 gains, shifts or gates of 1 parameters by 0.1" in decayed.message
+    assert f"decays 1 gains, shifts or gates of {len(matrices) + 1} parameters by 0.1" in decayed.message
     assert "10 of 11 trainable gains, shifts or gates" in unheld.message
 
 

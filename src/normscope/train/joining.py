@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch
@@ -150,6 +150,9 @@ def joined(device: torch.device) -> Iterator[Group]:
         group = Replicas()
         with beating(group):
             yield group
+        # Who holds the store goes last: torch complains of an answer that another process still waits for.
+        with suppress(RuntimeError):
+            dist.barrier()
     finally:
         dist.destroy_process_group()
 
