@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_814,
-    "lines of normscope": 68_823,
+    "lines": 81_822,
+    "lines of normscope": 68_831,
     "files": 497,
     "import lines, %": 6.55,
     "public nouns": 762,

@@ -55,3 +55,16 @@ def test_runs_that_ended_non_finite_are_said_and_not_chosen(tmp_path):
         )
     ]
     assert [shown for _, shown in rows(found, "post-ln", "made")] == ["non-finite in 2 seeds"]
+
+
+def test_a_rate_with_more_seeds_is_not_called_the_best_of_those_with_fewer(tmp_path):
+    def arm(rate: float, *losses: float) -> dict[str, object]:
+        seeds = [{"status": "finished", "updates": 9, "valid_loss_nats": loss} for loss in losses]
+        return {"placement": "Pre-LN", "warmup_updates": 0, "optimizer": "adam", "peak_lr": rate, "seeds": seeds}
+
+    (tmp_path / "made").mkdir()
+    arms = [arm(1e-3, 4.0), arm(1e-2, 4.25, 4.75), arm(1e-1, 5.0)]
+    (tmp_path / "made/results.json").write_text(json.dumps({"title": "Made", "chance_nll_nats": 6.0, "arms": arms}))
+    ((what, shown),) = rows(measured(tmp_path, registered()), "pre-ln", "made")
+    assert what.endswith("rate 0.01, the one with 2 seeds among 3 rates")
+    assert shown.startswith("4.500 (4.250 to 4.750)")

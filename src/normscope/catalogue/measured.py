@@ -53,6 +53,11 @@ def _arms(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
         best = min(arms, key=lambda arm: _order(_losses(arm)))
         updates = max(seed["updates"] for seed in best["seeds"])
         rates = _rate(best["peak_lr"], len(arms))
+        alike = [arm for arm in arms if len(arm["seeds"]) == len(best["seeds"])]
+        if len(alike) < len(arms):
+            of = f"the best of {len(alike)}" if len(alike) > 1 else "the one"
+            seeds = counted(len(best["seeds"]), "seed")
+            rates = f"{_rate(best['peak_lr'], 1)}, {of} with {seeds} among {counted(len(arms), 'rate')}"
         yield (
             placement,
             _MeasuredRow(
