@@ -156,6 +156,7 @@ def test_the_manual_begins_with_the_wiring_that_a_llama_is_found_to_have() -> No
 
 
 @pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, of BLOOM's GELU
 @pytest.mark.parametrize(("name", "placement"), [*((name, "peri-ln") for name in MODELS), ("gpt2", "mhc")])
 def test_a_transplant_adds_no_graph_break(name: str, placement: str) -> None:
     """Models of transformers are compiled whole before and afterwards; what a break would name is its reason."""
