@@ -18,5 +18,6 @@ EXPECTED = {
         formula="x ← x + F(norm(x) / √l); y = norm(x)",
         added=PRE,
         scheme="normal-0.02",
+        toy_updates=90,
     )
 }
