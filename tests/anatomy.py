@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 81_822,
-    "lines of normscope": 68_831,
-    "files": 497,
+    "lines": 81_085,
+    "lines of normscope": 68_556,
+    "files": 493,
     "import lines, %": 6.55,
-    "public nouns": 762,
+    "public nouns": 758,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

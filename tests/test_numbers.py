@@ -39,8 +39,8 @@ def test_changed_digits_are_noticed() -> None:
             if is_measured(one.token):
                 measured += 1
                 values += bool(list(wrong_in([one._replace(token=other)], [(other, rows[place][1])])))
-    assert count > 3000
-    assert measured > 1500
+    assert count > 2000
+    assert measured > 1000
     assert texts == count
     assert values >= 0.98 * measured
 

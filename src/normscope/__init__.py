@@ -12,7 +12,6 @@ _HOMES = {
     "Encoder": "model.padded.stacks",
     "Transformer": "model.padded.stacks",
     "UserError": "errors",
-    "amplification": "measure.amplification",
     "attach": "api.training",
     "choose": "api.placements",
     "compare": "api.comparison",
@@ -30,7 +29,6 @@ _HOMES = {
     "train": "api.runs",
     "transplant": "api.models",
     "untransplant": "api.models",
-    "weights_after": "measure.line",
 }
 """Where each public name lives; `__init__.pyi` says the same to type checkers."""
 __all__ = [*_HOMES]

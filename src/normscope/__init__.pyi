@@ -15,8 +15,6 @@ from .api.training import attach as attach
 from .api.training import profile as profile
 from .api.training import schedule as schedule
 from .errors import UserError as UserError
-from .measure.amplification import amplification as amplification
-from .measure.line import weights_after as weights_after
 from .model.padded.place import place as place
 from .model.padded.stacks import Decoder as Decoder
 from .model.padded.stacks import Encoder as Encoder

@@ -54,7 +54,6 @@ def diagnosed(**options: Any) -> Callable[[], object]:
         (lambda: normscope.Decoder("pre-ln", width=64, blocks=2.5, heads=4), "blocks must be a whole number, got 2.5"),
         (lambda: normscope.attach(layer(), torch.optim.Adam), "optimizer must be an Optimizer, got the class Adam"),
         (lambda: normscope.schedule(torch.optim.Adam(layer().parameters()), decay="cosin"), "did you mean 'cosine'"),
-        (lambda: normscope.weights_after(layer(), "adam", lambda update: None), "make must be a function"),
     ],
 )
 def test_a_wrong_argument_is_told(called: Callable[[], object], said: str) -> None:

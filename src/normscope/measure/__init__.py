@@ -1,6 +1,5 @@
 """What is recorded from any `nn.Module`."""
 
-from .amplification import Amplification, UpdateEffect, amplification
 from .line import weights_after
 from .passes import (
     GradientNorms,
@@ -14,14 +13,11 @@ from .passes import (
 from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_beyond, t_quantile
 
 __all__ = [
-    "Amplification",
     "Estimate",
     "GradientNorms",
     "Point",
     "Sensitivity",
     "Summary",
-    "UpdateEffect",
-    "amplification",
     "counted_losses",
     "depth_points",
     "expected_gradient_norms",

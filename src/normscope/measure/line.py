@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..settings.arguments import checked
 from .unchanged import restored
 
 # N = rows of an output (tokens, or examples), C = its last dimension
@@ -81,12 +80,11 @@ def lowest(x: Sequence[float], y: Sequence[float]) -> float:
     return bottom(x[at - 1 : at + 2], y[at - 1 : at + 2])
 
 
-@checked
 def weights_after(
     model: nn.Module,
     make: Callable[[nn.Module], torch.optim.Optimizer],
     loss: Callable[[int], Tensor],
-    updates: Sequence[int] = (1,),
+    updates: Sequence[int],
 ) -> dict[int, dict[str, Tensor]]:
     """Copies of all trainable weights after each of these updates, by parameter name, in evaluation mode.
 
@@ -95,10 +93,8 @@ def weights_after(
     give the same updates. Weights, buffers, `.grad`, modes and random generators are at the end what they were; what
     `make` or `loss` draws is drawn anew. Takes max(updates) forward and backward passes.
 
-    Raises ValueError for no update or one below 1, and for a loss that is not one finite number.
+    Raises ValueError for a loss that is not one finite number.
     """
-    if not updates or min(updates) < 1:
-        raise ValueError(f"updates are counted from 1, and at least one is needed; got {list(updates)}")
     found = {}
     with restored(model), torch.enable_grad():
         optimizer = make(model)

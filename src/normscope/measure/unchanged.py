@@ -1,7 +1,4 @@
-"""A model looked at without a trace of it: modes, buffers, attributes and random numbers are put back.
-
-So are its weights where those before and after an update are put into it by turns.
-"""
+"""A model looked at without a trace of it: modes, buffers, attributes and random numbers are put back."""
 
 import random
 import warnings
@@ -62,14 +59,7 @@ def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator
 
 @contextmanager
 def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
-    """The context hands out what puts weights and buffers back; at the end they, modes and generators are as before."""
-    with left_unchanged(model), values_kept(model) as put_back:
-        yield put_back
-
-
-@contextmanager
-def values_kept(model: nn.Module) -> Iterator[Callable[[], None]]:
-    """The context hands out what puts weights and buffers back; at the end they and `.grad` are as before."""
+    """The context hands out what puts weights and buffers back; at the end they, `.grad`, modes and generators are."""
     held: list[Tensor] = [*model.parameters(), *model.buffers()]
     gradients = [parameter.grad for parameter in model.parameters()]
     start = [tensor.detach().clone() for tensor in held]
@@ -79,12 +69,13 @@ def values_kept(model: nn.Module) -> Iterator[Callable[[], None]]:
         for tensor, value in zip(held, start, strict=True):
             tensor.copy_(value)
 
-    try:
-        yield put_back
-    finally:
-        put_back()
-        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-            parameter.grad = gradient
+    with left_unchanged(model):
+        try:
+            yield put_back
+        finally:
+            put_back()
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                parameter.grad = gradient
 
 
 def _contents(model: nn.Module) -> list[Callable[[], None]]:
@@ -151,48 +142,3 @@ def random_state_kept() -> Iterator[None]:
         random.setstate(of_python)
         if of_devices:
             torch.cuda.set_rng_state_all(of_devices)
-
-
-class TwoWeights:
-    """A model's weights before and after an update."""
-
-    def __init__(self, model: nn.Module, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-        named = dict(model.named_parameters(remove_duplicate=False))
-        for name, tensor in [*before.items(), *after.items()]:
-            if name not in named:
-                raise ValueError(f"{name} is no parameter of this {type(model).__name__}")
-            if tensor.shape != named[name].shape:
-                raise ValueError(f"{name} has shape {tuple(named[name].shape)}, got {tuple(tensor.shape)}")
-        # By the parameter itself, so that one of several names is moved once.
-        self._both = {
-            id(named[name]): (named[name], _copy(before.get(name, named[name])), _copy(after.get(name, named[name])))
-            for name in dict.fromkeys([*before, *after])
-        }
-
-    @torch.no_grad()
-    def put_before(self) -> None:
-        for weight, start, _ in self._both.values():
-            weight.copy_(start)
-
-    @torch.no_grad()
-    def put_after(self) -> None:
-        for weight, _, end in self._both.values():
-            weight.copy_(end)
-
-    @contextmanager
-    def moved(self, module: nn.Module) -> Iterator[None]:
-        """This module's own weights after the update, all others before it, while the context lasts."""
-        own = [self._both[id(weight)] for weight in module.parameters() if id(weight) in self._both]
-        try:
-            with torch.no_grad():
-                for weight, _, end in own:
-                    weight.copy_(end)
-            yield
-        finally:
-            with torch.no_grad():
-                for weight, start, _ in own:
-                    weight.copy_(start)
-
-
-def _copy(weight: Tensor) -> Tensor:
-    return weight.detach().clone()

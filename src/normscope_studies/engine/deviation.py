@@ -1,7 +1,7 @@
 """How far curves that were measured over draws lie from those that were predicted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,6 @@ class Compared:
     def deviation(self) -> NDArray[np.float64]:
         """measured / predicted - 1; 0 where both are 0, infinite where the prediction alone is."""
         return _share(self.measured - self.predicted, self.predicted)
-
-    def since(self, first: int) -> "Compared":
-        """Without the places before that one."""
-        return replace(self, measured=self.measured[first:], error=self.error[first:], predicted=self.predicted[first:])
 
     @property
     def relative_error(self) -> NDArray[np.float64]:
@@ -97,11 +93,10 @@ class Spread:
         }
 
     def words(self, place: str = "l") -> str:
-        """How far they are off, in a clause; place: what a place along a curve is called, empty where it has one."""
-        where = f"{self.where}, {place} = {self.place}" if place else self.where
+        """How far they are off, in a clause; place: what a place along a curve is called."""
         return (
-            f"at most {number(self.largest, 2)} % off ({where}; standard error {number(self.standard_error, 2)} %), "
-            f"{number(self.root_mean_square, 2)} % root mean square"
+            f"at most {number(self.largest, 2)} % off ({self.where}, {place} = {self.place}; standard error "
+            f"{number(self.standard_error, 2)} %), {number(self.root_mean_square, 2)} % root mean square"
         )
 
 

@@ -3,16 +3,32 @@
 import numpy as np
 import pytest
 
+from changes_drawn import changes_of
 from draws import mean_and_error
 from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import CHANGE, ModelSetting, Update, exponents, output_changes, predict
-from normscope_studies.amplification_theory.measure import changes_of
 
 WIDTH, BLOCKS, TOKENS, DRAWS = 96, 3, 8, 10
 MODEL = ModelSetting(blocks=BLOCKS, width=WIDTH, ffn_width=WIDTH, tokens=TOKENS, vocabulary=500)
 PLACEMENTS = ("post-ln", "pre-ln", "sub-ln", "residual", "rezero", "layer-scale")
 """With a norm within F, two streams, and gates that are 0 or small."""
 UPDATES = ("sgd", "adam", "muon")
+
+
+def test_what_holds_of_every_update_that_is_made():
+    """Of the oracle: the embedding stays, and so does what the first sub-layer reads; the loss falls."""
+    model = ModelSetting(blocks=2, width=32, ffn_width=32, tokens=4, vocabulary=50)
+    draws = changes_of("pre-ln", model, UPDATES, 2)
+    for one in (one for draw in draws for one in draw.values()):
+        assert (one["stream"][0], one["amplified"][0]) == (0.0, 0.0)
+        assert one["own"][0] == one["total"][0] > 0
+        assert one["loss"] < 0
+        assert (len(one["own"]), len(one["stream"])) == (4, 3)
+        assert -one["output"] / 3 <= one["output_two"] <= one["output"]
+    # Attention's first step under Muon keeps lengths in the tokens' span. One gradient for all tokens is of rank 1, and
+    # tells the tokens' mean alone, which divides by 4; 4 vectors of 32 are not quite orthogonal.
+    sizes = [draw["muon"]["own"][0] for draw in draws]
+    assert np.mean(sizes) == pytest.approx(0.04 * 32 / 4, rel=0.15)
 
 
 def change(placement, model=MODEL, **update):

@@ -1,7 +1,6 @@
-"""Stacks as they are drawn, one step of an optimiser on them, and what moves: plain numbers out."""
+"""Stacks as they are drawn, one step of an optimiser on them, and what moves: the oracle for predicted changes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,10 +12,7 @@ from normscope.placement import named
 from normscope.theory.predict import ModelSetting
 from normscope.train.device import seed_weights
 
-from ..engine.checks import check_choices, check_different, check_positive
-
 # N = tokens, D = width
-
 
 _RATE = 1e-7
 """Small enough for changes to be of first order, and large enough for differences of float64."""
@@ -155,55 +151,3 @@ _STEPS: dict[str, Callable[[Tensor], Tensor]] = {
     "muon": _orthogonal,
 }
 """Of Adam's first step, whose ε is far below every entry of a gradient, and Lion's: the sign."""
-
-
-EIGHT = ("post-ln", "pre-ln", "deepnorm", "admin", "peri-ln", "sub-ln", "residual", "reordered")
-"""Those of which papers state an order of depth, and the most common others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmplificationTheoryConfig:
-    """Raises ValueError for what cannot be drawn."""
-
-    placements: tuple[str, ...] = EIGHT
-    blocks: tuple[int, ...] = (6, 24, 48)
-    draws: tuple[int, ...] = (16, 8, 5)
-    """At each number of blocks."""
-    updates: tuple[str, ...] = ("sgd", "adam", "muon")
-    width: int = 256
-    tokens: int = 16
-    vocabulary: int = 2_000
-    own_limit_percent: float = 5.0
-    """What deviations of own changes are held against, the mean over all sub-layers of a stack; `limit_percent` those
-    of what is amplified and of the output."""
-    limit_percent: float = 10.0
-    predicted_depths: tuple[int, ...] = (16, 32, 64, 128, 256)
-    """Of which the exponents of depth are fitted."""
-
-    def __post_init__(self) -> None:
-        if len(self.draws) != len(self.blocks):
-            raise ValueError(f"draws must be as many numbers as blocks, got {self.draws} for {self.blocks}")
-        if min(self.draws, default=0) < 2:
-            raise ValueError(f"draws must be at least 2, for a standard error, got {self.draws}")
-        if len(set(self.predicted_depths)) < 3:
-            raise ValueError("predicted_depths must be three different depths or more, for an interval")
-        check_different(self, "updates")
-        check_choices(self, "updates", tuple(_STEPS))
-        check_positive(self, "own_limit_percent", "limit_percent")
-        if not 2 <= self.tokens <= _SPAN <= self.width:
-            raise ValueError(
-                f"tokens must lie between 2 and {_SPAN} and width be at least {_SPAN}, got {self.tokens}, {self.width}"
-            )
-        for name, model, _ in self.cases():
-            named(name)(model.shape("encoder"))
-
-    def model(self, blocks: int) -> ModelSetting:
-        """An encoder in the theory's setting."""
-        return ModelSetting(
-            blocks=blocks, width=self.width, ffn_width=self.width, tokens=self.tokens, vocabulary=self.vocabulary
-        )
-
-    def cases(self) -> list[tuple[str, ModelSetting, int]]:
-        """What is drawn, and how often."""
-        numbers = zip(self.blocks, self.draws, strict=True)
-        return [(name, self.model(blocks), n) for blocks, n in numbers for name in self.placements]
