@@ -119,10 +119,9 @@ def start(*words: str, cwd: Path | None = None, stdin: bytes = b"") -> Forked:
 
 @contextmanager
 def pool_forks() -> Iterator[None]:
-    """Within it local runs are forked from the tests' own server, which knows more than the product's."""
+    """Within it local runs are forked from the tests' own server, which has torch imported."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("Forks", "Processes"):
-            patch.setattr(choosing, name, _Runs)
+        patch.setattr(choosing, "Processes", _Runs)
         yield
 
 

@@ -174,12 +174,6 @@ class TestSchedules:
                 encoder, torch.optim.SGD(encoder.parameters(), lr=0.1), adaptive=AdaptiveConfig(over="2 epochs")
             )
 
-    def test_a_controller_is_refused(self) -> None:
-        encoder = Encoder("branch-norm", **SIZES)
-        adaptive = AdaptiveConfig(over=4, controller="output-change")
-        with pytest.raises(ValueError, match="measures batches that an optimiser does not know"):
-            normscope.attach(encoder, torch.optim.SGD(encoder.parameters(), lr=0.1), adaptive=adaptive)
-
     def test_attaching_again_replaces_what_was_attached(self) -> None:
         encoder = Encoder("branch-norm", **SIZES)
         first = torch.optim.SGD(encoder.parameters(), lr=0.1)

@@ -1,10 +1,7 @@
 """Runs that other processes train are followed from their files, and nothing of them is locked or written."""
 
-import fcntl
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,6 @@ from normscope.compare.manifest import FILE, AboutCorpus, Manifest, cell_of, wri
 from normscope.compare.rates import trials_of
 from normscope.compare.watching import FoundRun, RunsWatch, runs_below
 from normscope.errors import UserError
-from normscope.processes.surroundings import SeenLocks, is_held
 from normscope.settings.tables import to_toml
 from normscope.train import RunFolder
 from tiny import tiny
@@ -223,50 +219,6 @@ def test_a_run_whose_lock_cannot_be_seen_runs_while_it_logs(
     assert statuses(watch) == ["running"]
     clock.seconds = 61.0
     assert statuses(watch) == ["stopped"]
-
-
-HOLD = """
-import fcntl, sys
-file = open(sys.argv[1], "r+b")
-fcntl.{call}(file, fcntl.LOCK_EX)
-print(flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/locks").is_file(), reason="the system does not list its locks")
-@pytest.mark.parametrize("call", ["flock", "lockf"])
-def test_a_lock_is_seen_without_taking_one(tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """lockf: as network file systems pass them on."""
-    (tmp_path / ".lock").touch()
-    words = [sys.executable, "-c", HOLD.format(call=call), str(tmp_path / ".lock")]
-
-    def refuse(*words: object) -> None:
-        raise AssertionError("a lock was asked for")
-
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        monkeypatch.setattr(fcntl, "flock", refuse)
-        listed = SeenLocks.now()
-        assert listed.held(tmp_path)
-        # What the kernel does not list is asked about.
-        assert SeenLocks(frozenset()).held(tmp_path) == (call == "lockf")
-        process.communicate()
-    assert not SeenLocks.now().held(tmp_path)
-    assert not SeenLocks.now().held(tmp_path / "absent")
-
-
-def test_a_system_that_lists_no_locks_is_asked_by_sharing_one(tmp_path: Path) -> None:
-    with alone(tmp_path, "run"):
-        assert SeenLocks(None).held(tmp_path) == is_held(tmp_path) is True
-    assert not SeenLocks(None).held(tmp_path)
-
-
-def test_locks_of_layered_file_systems_are_known_by_their_inode() -> None:
-    assert SeenLocks(frozenset({(0, 45, 7)}))._elsewhere((0, 99, 7))
-    assert not SeenLocks(frozenset({(0, 45, 7)}))._elsewhere((8, 1, 7))
-    assert not SeenLocks(frozenset({(8, 1, 7)}))._elsewhere((0, 99, 7))
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:

@@ -22,8 +22,6 @@ from drawing import drawn_once
 from normscope.__main__ import main
 from normscope.compare import pool as grid_pool
 from normscope.data import opening, work
-from normscope.engines import choosing
-from normscope.engines.seam import Processes
 from normscope.processes.surroundings import interpreter
 from normscope.report.comparison import page
 from normscope.runs import machine
@@ -156,7 +154,6 @@ def _fork_what_is_started(kind: "type[_Here | _Forked]") -> None:
         return _Popen(command, **options)
 
     subprocess.Popen = popen  # type: ignore[assignment, misc]
-    choosing.Forks = Processes  # type: ignore[assignment, misc]
     grid_pool.time = SimpleNamespace(monotonic=time.monotonic, sleep=_until_one_ends)  # type: ignore[assignment]
     context = work.multiprocessing.get_context("fork")
     work.multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]

@@ -19,8 +19,6 @@ SCHEDULES = {
     "moving number": (
         'model.placement="pre-to-post"',
         "adaptive.over=9",
-        'adaptive.controller="output-change"',
-        "adaptive.largest_change=0.05",
         "train.validate_every='0.7 epochs'",
     ),
 }

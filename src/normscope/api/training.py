@@ -92,8 +92,8 @@ def _eager() -> Iterator[None]:
 def attach(model: nn.Module, optimizer: Optimizer, *, adaptive: AdaptiveConfig | None = None) -> None:
     """Have the optimiser do after each of its steps what the model's placements ask for; others ask for nothing.
 
-    nGPT's matrices are put back to length 1, and numbers that follow a schedule move along `adaptive`, which has no
-    controller and whose length `over` is in updates. Of several optimisers it is the one that steps last. Attaching a
+    nGPT's matrices are put back to length 1, and numbers that follow a schedule move along `adaptive`, whose length
+    `over` is in updates. Of several optimisers it is the one that steps last. Attaching a
     model again replaces what was attached before. A checkpoint of the model keeps how many updates it has seen, so that
     a resumed training goes on from there. Raises ValueError where numbers follow a schedule and none is given, or the
     other way round.
@@ -107,11 +107,6 @@ def attach(model: nn.Module, optimizer: Optimizer, *, adaptive: AdaptiveConfig |
         raise ValueError("adaptive was given, and no number of the model follows a schedule")
     if adaptive is not None and not isinstance(adaptive.over, int):
         raise ValueError(f"adaptive.over must be a number of updates here, got {adaptive.over!r}")
-    if adaptive is not None and adaptive.controller != "none":
-        raise ValueError(
-            "adaptive.controller measures batches that an optimiser does not know; train with `normscope train`, or "
-            "leave it out"
-        )
     if model in _ATTACHED:
         _ATTACHED.pop(model).remove()
     follower = _Follower(model, adaptive)

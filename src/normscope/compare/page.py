@@ -14,7 +14,7 @@ from ..errors import UserError
 from ..files import is_of_the_disk, write_over
 from ..limits.ours import refuse_other
 from ..placement import named
-from ..processes.surroundings import SeenLocks
+from ..processes.surroundings import is_held
 from ..provenance import provenance
 from ..report.comparison.contents import (
     ComparedConfiguration,
@@ -318,7 +318,7 @@ def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
 def _status(last_event: str, cell: Cell) -> Status:
     """How far a run is whose last event this is."""
     ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.DECIDED, Status.MISSING)}
-    return ends.get(last_event) or (Status.RUNNING if SeenLocks.now().held(cell.folder.path) else Status.UNFINISHED)
+    return ends.get(last_event) or (Status.RUNNING if is_held(cell.folder.path) else Status.UNFINISHED)
 
 
 def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import UserError
 from ..limits.reading import read_toml
 from ..optim import parse_duration
-from ..processes.surroundings import SeenLocks, halted
+from ..processes.surroundings import halted, is_held
 from ..settings.files import CONFIG_FILE
 from ..settings.tables import flat
 from ..train import RunFolder
@@ -179,15 +179,15 @@ class RunsWatch:
 
         Raises UserError where there are no runs, or no more, and for a damaged comparison.
         """
-        now, locks = self.clock(), SeenLocks.now()
+        now = self.clock()
         before = self._known()
         if self._found_at is None or now - self._found_at >= _FIND_EVERY_SECONDS:
             self._find()
             self._found_at = now
         for seen in self._seen.values():
-            self._look_at(seen, locks, now)
+            self._look_at(seen, now)
         groups = {seen.state.cell.group for seen in self._seen.values()}
-        self.at_work = any(locks.held(folder) for folder in {self.folder, *groups})
+        self.at_work = any(is_held(folder) for folder in {self.folder, *groups})
         self.changes += before != self._known()
         return [seen.state for seen in self._seen.values()]
 
@@ -226,7 +226,7 @@ class RunsWatch:
             manifest = read_manifest(group)
             self._failed[group] = written, manifest.failed if manifest else {}
 
-    def _look_at(self, seen: _Seen, locks: SeenLocks, now: float) -> None:
+    def _look_at(self, seen: _Seen, now: float) -> None:
         state, run = seen.state, seen.state.cell
         size = _size(run.folder.metrics_file)
         if size != seen.log_bytes:
@@ -236,7 +236,7 @@ class RunsWatch:
             state.read_new_events()
         if state.status in ("finished", DECIDED, "non-finite"):
             return
-        held = locks.held(run.folder.path)
+        held = is_held(run.folder.path)
         seen.locked = seen.locked or held
         moves = not seen.locked and seen.moved_at is not None and now - seen.moved_at < _MOVES_WITHIN_SECONDS
         why = self._failed.get(run.group, (0, {}))[1].get(run.name, "")

@@ -1,6 +1,5 @@
 """The engine that a user has asked for, by its name or by a file that says more; without either, this machine's."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,12 @@ from typing import Any
 from ..errors import UserError, option
 from ..settings.tables import read_toml
 from ..settings.validation import validated
-from .forks import Forks
 from .seam import AnyEngine, MakeEngine, Processes, RaySettings, SlurmSettings
 
 
 def local(at_once: int) -> AnyEngine:
-    """So many jobs at a time. Forking what has imported a library is safe where its authors test it: on Linux."""
-    return Forks(at_once) if sys.platform == "linux" else Processes(at_once)
+    """Processes of this machine, so many at a time."""
+    return Processes(at_once)
 
 
 TABLE = "engine"

@@ -1,6 +1,6 @@
 """Learning-rate schedules as pure functions of the update, counted from 1, and as torch's `LRScheduler`.
 
-Numbers in a placement's formula follow a schedule of their own, of how many updates have counted.
+Numbers in a placement's formula follow a schedule of their own.
 """
 
 import math
@@ -249,13 +249,6 @@ class AdaptiveConfig:
     """How long it takes, in updates (4000) or epochs ("2 epochs")."""
     shape: Literal["linear", "cosine"] = "linear"
     """linear: a straight line; cosine: half a cosine, flat at both ends."""
-    controller: Literal["none", "output-change"] = "none"
-    """none: every update counts; output-change: those alone that change the output by at most `largest_change`, so that
-    `over` is the shortest time the number takes."""
-    largest_change: float = 0.1
-    """output-change: the norm of an update's change of the output on the first batch, over the norm of that output."""
-    measure_every: int = 1
-    """output-change: updates from one measurement to the next, all of which it decides for."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -263,10 +256,6 @@ class AdaptiveConfig:
         for name in ("start", "end"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name} must be a finite number, got {getattr(self, name)}")
-        if not self.largest_change > 0:
-            raise ValueError(f"largest_change must be above 0, got {self.largest_change}")
-        if self.measure_every < 1:
-            raise ValueError(f"measure_every must be 1 or more updates, got {self.measure_every}")
 
     def in_updates(self, updates_of: UpdatesOf) -> "AdaptiveConfig":
         """The same schedule with `over` in updates."""
@@ -276,8 +265,7 @@ class AdaptiveConfig:
 def adaptive_value(schedule: AdaptiveConfig, update: int) -> float:
     """The number at `update`, counted from 1; 0 gives `start`, and `over` and all later ones give `end`.
 
-    Where a controller decides which updates count, `update` is how many have. `over` must be in updates
-    (`AdaptiveConfig.in_updates`). Raises ValueError for update < 0.
+    `over` must be in updates (`AdaptiveConfig.in_updates`). Raises ValueError for update < 0.
     """
     if update < 0:
         raise ValueError(f"updates are counted from 1, and 0 is before the first, got {update}")
@@ -286,21 +274,3 @@ def adaptive_value(schedule: AdaptiveConfig, update: int) -> float:
         share = 0.5 - 0.5 * math.cos(math.pi * share)
     # Exact at both ends whatever they are.
     return (1 - share) * schedule.start + share * schedule.end
-
-
-@dataclass(slots=True)
-class Permitted:
-    """How many updates have counted for a number that moves only where the last measurement permits it."""
-
-    counted: int = 0
-    permitted: bool = False
-    """By the last measurement; there is none before the first update."""
-
-    def next_update(self) -> int:
-        """Begin an update: it counts where it is permitted. Returns how many have."""
-        self.counted += self.permitted
-        return self.counted
-
-    def measured(self, change: float, largest_change: float) -> None:
-        """Take in how far an update has changed the output. What is not finite permits nothing."""
-        self.permitted = change <= largest_change

@@ -2,7 +2,7 @@
 
 A lock lets one process at a time work in a folder; it ends with the process that holds it, and says who holds it.
 The folder itself is locked too, where the file system can: a lock file that somebody removes lets nobody else in.
-Whoever only looks sees from `SeenLocks` which folders are being worked on; on Linux that takes no lock.
+Whoever only looks asks `is_held`, which locks it for a moment.
 """
 
 import fcntl
@@ -10,13 +10,11 @@ import json
 import os
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..limits.ours import refuse_other
@@ -82,6 +80,7 @@ def _watch() -> None:
 
 LOCK = ".lock"
 """The file that is locked, in the folder."""
+_TRIES, _TRY_SECONDS = 5, 0.02
 
 
 class Held(Exception):
@@ -102,9 +101,9 @@ def hold(folder: Path) -> Iterator[None]:
         opened.callback(os.close, descriptor)
         try:
             with _unless_held():
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(descriptor)
             handle = opened.enter_context((folder / LOCK).open("a+", encoding="utf-8"))
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle.fileno())
         except BlockingIOError as error:
             raise Held(_holder(folder / LOCK)) from error
         handle.truncate(0)
@@ -112,6 +111,18 @@ def hold(folder: Path) -> Iterator[None]:
         handle.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
         handle.flush()
         yield
+
+
+def _lock(descriptor: int) -> None:
+    """Raises BlockingIOError where another process has it for longer than one that only looks."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not tries_left:
+                raise
+            time.sleep(_TRY_SECONDS)
 
 
 @contextmanager
@@ -128,7 +139,7 @@ def _unless_held() -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Whether another process works in this folder, such as one that trains the run that it holds.
 
-    For the moment of the question the lock is shared, so that a process which asks for it then is refused.
+    For the moment of the question the lock is shared; a process that asks for it then tries again.
     """
     for path in (folder / LOCK, folder):
         try:
@@ -164,65 +175,3 @@ def _holder(file: Path) -> str:
         return f" ({held['pid']} on {held['host']}, since {held['since']})"
     except (OSError, ValueError, TypeError, KeyError):
         return ""
-
-
-_KERNEL = Path("/proc/locks")
-_QUESTION = "hhqqi4x"
-"""`struct flock` of Linux: type, whence, start, length, process."""
-
-_Place = tuple[int, int, int]
-"""Major and minor number of a device, and an inode."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenLocks:
-    """The locks of one moment.
-
-    Not all are seen: one that another machine or another container holds may be known to its kernel alone.
-    """
-
-    places: frozenset[_Place] | None
-    """None where the system does not list them."""
-
-    @classmethod
-    def now(cls) -> "SeenLocks":
-        """Those that this machine's kernel lists."""
-        try:
-            lines = _KERNEL.read_text(encoding="ascii").splitlines()
-        except OSError:
-            return cls(None)
-        # "1: FLOCK  ADVISORY  WRITE 10227 fe:00:2867467 0 EOF"; one that is waited for has "->" before its kind.
-        return cls(frozenset(_place(line.split()[5]) for line in lines if "->" not in line and "WRITE" in line))
-
-    def held(self, folder: Path) -> bool:
-        """Whether a process is seen to work in the folder."""
-        if self.places is None:
-            return is_held(folder)
-        file = folder / LOCK
-        return self._is_listed(file) or self._is_listed(folder) or _is_held_over_the_network(file)
-
-    def _is_listed(self, path: Path) -> bool:
-        try:
-            found = path.stat()
-        except OSError:
-            return False
-        place = os.major(found.st_dev), os.minor(found.st_dev), found.st_ino
-        return place in (self.places or ()) or self._elsewhere(place)
-
-    def _elsewhere(self, place: _Place) -> bool:
-        """On layered file systems a file's device is not the one of its locks; neither is one of hardware."""
-        return place[0] == 0 and any(other[0] == 0 and other[2] == place[2] for other in self.places or ())
-
-
-def _place(text: str) -> _Place:
-    major, minor, inode = text.split(":")
-    return int(major, 16), int(minor, 16), int(inode)
-
-
-def _is_held_over_the_network(file: Path) -> bool:
-    """Network file systems ask their server for such locks as those of `fcntl`, which can be asked about."""
-    if sys.platform != "linux" or not file.is_file():
-        return False
-    with file.open("rb") as handle:
-        asked = struct.pack(_QUESTION, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        return bool(struct.unpack(_QUESTION, fcntl.fcntl(handle, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)

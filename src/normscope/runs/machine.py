@@ -59,8 +59,6 @@ def _problems(model: nn.Module, config: RunConfig, group: Group) -> Iterator[str
         yield "muon makes the whole matrix of a step orthogonal; choose another optimizer.name"
     if train.clip_update_rms < float("inf"):
         yield "train.clip_update_rms measures whole steps; leave it out"
-    if config.adaptive.controller != "none":
-        yield "adaptive.controller measures the model in one process; leave it out"
     if train.monitor_every:
         yield "train.monitor_every measures the model in one process; leave it out"
     if getattr(getattr(config, "translation", None), "bleu_sentences", 0):

@@ -1,5 +1,7 @@
 """Train a run, or resume it: the one place where corpus, model, objective and loop meet."""
 
+import importlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,17 +13,18 @@ from torch import nn
 from ..errors import UserError, option
 from ..files import disk_errors
 from ..measure import gradient_norms
-from ..optim import never_peaks
-from ..tasks.protocol import AnyCorpus, Assembly
+from ..model import profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
+from ..optim import AdaptiveConfig, adaptive_value, never_peaks
+from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_from_scratch, task_of
 from ..tasks.run_config import RunConfig
-from ..train import RunFolder, StopRule, Trainer, durations
+from ..train import Hooks, Objective, RunFolder, StopRule, TrainConfig, Trainer, durations
 from ..train.config import Stopping
-from ..train.device import describe
-from ..train.group import Group
+from ..train.device import describe, own_device
+from ..train.group import Group, joined
 from ..train.group import gradient_norms as sharded_gradient_norms
-from ..train.joining import joined, own_device
 from ..train.metrics import Event
+from ..train.protocol import Monitors
 from ..train.saving import Progress
 from .config import (
     claim,
@@ -32,7 +35,6 @@ from .config import (
     refuse_shorter,
     resolve,
 )
-from .hooks import ControlledHooks, PlacementHooks, run_monitor
 from .machine import precision_of, prepare_machine, sharded
 
 Listener = Callable[[Event], None]
@@ -103,7 +105,7 @@ def _start(
     if config.train.shard:
         sharded(model, config, group)
         norms = gradient_norms if group.size == 1 else sharded_gradient_norms
-    warmup_updates = config.schedule.in_updates(durations(assembly.objective, config.train)).warmup_updates
+    updates_of = durations(assembly.objective, config.train)
     trainer = Trainer(
         model=model,
         objective=assembly.objective,
@@ -114,13 +116,13 @@ def _start(
         seed=config.seed,
         device=device,
         precision=precision_of(config),
-        hooks=_hooks(model, config, assembly, group),
+        hooks=_PlacementHooks(model, config.adaptive.in_updates(updates_of), drawn=assembly.drawn),
         groups=None if assembly.groups is None else assembly.groups(model),
-        monitor=run_monitor(model, assembly.objective, config.train),
+        monitor=_monitor(model, assembly.objective, config.train),
         probe=lambda model: {"gradient_norms": norms(model)},
         extra_validation=assembly.extra_validation,
         group=group,
-        stopping=_stopping(config, corpus, stop_when, warmup_updates),
+        stopping=_stopping(config, corpus, stop_when),
         listeners=listeners,
         say=say,
     )
@@ -151,31 +153,68 @@ def _held(
         yield
 
 
-def _stopping(config: RunConfig, corpus: AnyCorpus, rule: StopRule | None, warmup_updates: int) -> Stopping | None:
+def _stopping(config: RunConfig, corpus: AnyCorpus, rule: StopRule | None) -> Stopping | None:
     """Raises UserError for a task that has no loss at chance."""
     if rule is None:
         return None
     task = task_from_scratch(config, f"{option('stop_when')} knows no loss at chance of task {config.task}")
-    return Stopping(rule, chance_nats=task.chance_nats(corpus), peak_update=warmup_updates)
+    return Stopping(rule, chance_nats=task.chance_nats(corpus), peak_update=config.schedule.warmup_updates)
 
 
-def _hooks(model: nn.Module, config: RunConfig, assembly: Assembly, group: Group) -> PlacementHooks:
-    """What the placement asks for. Raises UserError for a controller that has nothing to move."""
-    objective = assembly.objective
-    adaptive = config.adaptive.in_updates(durations(objective, config.train))
-    if adaptive.controller == "none":
-        return PlacementHooks(model, adaptive, drawn=assembly.drawn)
+class _PlacementHooks(Hooks):
+    """Initial values taken from the first batch, numbers that follow a schedule, and weights kept at length 1."""
+
+    def __init__(self, model: nn.Module, adaptive: AdaptiveConfig, *, drawn: bool) -> None:
+        """adaptive: with `over` in updates. drawn: False for weights learned elsewhere, which are not profiled."""
+        self.model, self.adaptive, self.drawn = model, adaptive, drawn
+        self.scheduled, self.unit_vectors = scheduled_numbers(model), unit_vectors(model)
+
+    def before_first_batch(self, forward: Callable[[], object]) -> None:
+        if self.drawn:
+            profile(self.model, forward)
+
+    def before_update(self, update: int) -> dict[str, float]:
+        value = adaptive_value(self.adaptive, update)
+        set_scheduled(self.scheduled, value)
+        return dict.fromkeys(self.scheduled, value)
+
+    def after_update(self) -> None:
+        renormalise(self.unit_vectors)
+
+
+def _monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> Monitors | None:
+    """Measures the model on the first batch of the training, at every update that `train.monitor_every` names.
+
+    One batch for all measurements, so that curves are free of the noise of batches. None where none are asked for.
+    """
+    if not train.monitor_every:
+        return None
+    # Late, because the doctor is not needed to train; and by name, because what it measures changes no training, so
+    # that its source is no part of what identifies one.
+    monitor = importlib.import_module("..monitor", __package__).Monitor
     batch = objective.micro_batch(0)
-    try:
-        return ControlledHooks(
-            model,
-            adaptive,
-            drawn=assembly.drawn,
-            forward=lambda: objective.loss_sums(model, batch),
-            group=group,
+    return _RunMonitor(
+        monitor(
+            model=model, inputs=lambda module: objective.loss_sums(module, batch), every_updates=train.monitor_every
         )
-    except ValueError as error:
-        raise UserError(
-            f'adaptive.controller = "{adaptive.controller}" and model.placement = "{config.model.placement}": {error}; '
-            'leave the controller out, or choose a placement that has one, such as "pre-to-post"'
-        ) from error
+    )
+
+
+class _RunMonitor:
+    def __init__(self, monitor: Any) -> None:
+        """monitor: a `normscope.monitor.Monitor`."""
+        self._monitor = monitor
+
+    def __call__(self, update: int) -> dict[str, float]:
+        try:
+            return _finite(self._monitor(update))
+        except ValueError as error:
+            raise UserError(f"this model cannot be measured, so leave out train.monitor_every: {error}") from error
+
+    def stepped(self, update: int) -> dict[str, float]:
+        return _finite(self._monitor.stepped(update))
+
+
+def _finite(measured: dict[str, float]) -> dict[str, float]:
+    """Without what is not finite, which JSON does not have."""
+    return {name: value for name, value in measured.items() if math.isfinite(value)}

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ..errors import UserError
+from ..processes.surroundings import under_torchrun
 from ..provenance import provenance
 
 Precision = Literal["fp32", "tf32", "bf16"]
@@ -34,6 +35,19 @@ def choose_device(name: str = "auto") -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"no device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices; use auto or cpu")
     return device
+
+
+def own_device(device: torch.device) -> torch.device:
+    """The device of this process: each process of a machine has a CUDA device of its own. Raises UserError."""
+    if device.type != "cuda" or not under_torchrun():
+        return device
+    local = int(os.environ["LOCAL_RANK"])
+    if local >= torch.cuda.device_count():
+        raise UserError(
+            f"this machine has {torch.cuda.device_count()} CUDA devices, too few for process {local} of those on it: "
+            "start as many processes as there are devices, or set train.device to cpu"
+        )
+    return torch.device("cuda", local)
 
 
 def available_cores() -> int:

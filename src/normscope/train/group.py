@@ -6,9 +6,11 @@ output form one group of their own. Vectors and numbers, which are little, are w
 takes half a second to import, so it is imported where a model is sharded and nowhere else.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..processes.surroundings import rank_of_environment, size_of_environment
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -146,6 +149,40 @@ class Replicas(Group):
 
 _OF_A_CONNECTION = re.compile("gloo|nccl|connection (closed|reset|refused)|broken pipe|socket", re.IGNORECASE)
 """What torch says in an error of a backend that has no class of its own."""
+
+
+_PATIENCE = timedelta(hours=1)
+"""How long one waits for the others, such as for the first while it saves, or measures."""
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Group]:
+    """The group that torchrun started this process in, which ends with the context; `ALONE` otherwise.
+
+    device: of this process; gradients on CUDA travel by NCCL, all else by gloo. Raises UserError where the group does
+    not come together.
+    """
+    if size_of_environment() == 1:
+        yield ALONE
+        return
+    try:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            dist.init_process_group("cpu:gloo,cuda:nccl", timeout=_PATIENCE, device_id=device)
+        else:
+            dist.init_process_group("gloo", timeout=_PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"process {rank_of_environment()} of {size_of_environment()} could not join the others at "
+            f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}: {str(error).splitlines()[0]}"
+        ) from error
+    try:
+        yield Replicas()
+        # Who holds the store goes last: torch complains of an answer that another process still waits for.
+        with suppress(RuntimeError):
+            dist.barrier()
+    finally:
+        dist.destroy_process_group()
 
 
 def shard(model: nn.Module, blocks: Iterable[nn.Module], kept: Iterable[nn.Parameter], group: Replicas) -> None:

@@ -95,9 +95,7 @@ class Trainer:
         # It reads what all have; so the first measures while the others wait for it.
         self.monitor = monitor if group.first else None
         self.stopping, self.say, self.listeners = stopping, say, list(listeners)
-        self.saving = Saving(
-            folder, model, self.optimizer, self.hooks, keep_last=train.keep_checkpoints, group=group, say=say
-        )
+        self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, group=group, say=say)
 
     @property
     def progress(self) -> Progress:
@@ -188,7 +186,7 @@ class Trainer:
                 group["lr"] = learning_rate * group.get("lr_factor", 1.0)
             clipped = self._step()
             measured |= {} if self.monitor is None else self.monitor.stepped(update)
-            scheduled |= self.hooks.after_update()
+            self.hooks.after_update()
             self.progress.summed_lr += learning_rate
         else:
             self._not_finite(update, numbers, losses.loss)

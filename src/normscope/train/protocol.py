@@ -91,16 +91,8 @@ class Hooks:
         """Called before the gradients of each update; returns numbers that are logged with it."""
         return {}
 
-    def after_update(self) -> dict[str, float]:
-        """Called after each step that the optimiser took; returns numbers that are logged with it."""
-        return {}
-
-    def to_state(self) -> dict[str, Any]:
-        """What a checkpoint has to keep beside the model, as plain values."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to that state. Raises KeyError or TypeError for one that lacks something."""
+    def after_update(self) -> None:
+        """Called after each step that the optimiser took."""
 
 
 def durations(objective: Objective, train: TrainConfig) -> UpdatesOf:

@@ -15,7 +15,6 @@ from ..provenance import source_sha256
 from . import checkpoint
 from .group import Group
 from .metrics import LogMark
-from .protocol import Hooks
 from .run_folder import RunFolder
 
 
@@ -52,14 +51,13 @@ class Saving:
         folder: RunFolder,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        hooks: Hooks,
         *,
         keep_last: int,
         group: Group,
         say: Callable[[str], None],
     ) -> None:
         """say: takes notes for the user."""
-        self.folder, self.model, self.optimizer, self.hooks = folder.checkpoints, model, optimizer, hooks
+        self.folder, self.model, self.optimizer = folder.checkpoints, model, optimizer
         self._refuse_moved = folder.refuse_moved
         self._metrics = folder.metrics_file
         self.keep_last, self.group, self.say = keep_last, group, say
@@ -138,8 +136,6 @@ class Saving:
             elif state["before_end"] is not None:
                 state |= state["before_end"]  # what was done because the run ended there has not been done
             self.progress, mark = Progress.of_state(state), LogMark.of_state(state)
-            if hooks := state.get("hooks"):
-                self.hooks.restore(hooks)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
         self._saved_update = found.update
@@ -152,19 +148,16 @@ class Saving:
 
     def _write(self, tensors: checkpoint.Contents, mark: Callable[[], LogMark]) -> None:
         self._refuse_moved()
-        state = _state(self.progress, mark(), self.identity, self._before_end, self.hooks.to_state())
+        state = _state(self.progress, mark(), self.identity, self._before_end)
         checkpoint.save(self.folder, self.progress.update, tensors, state)
         self.prune()
 
 
 def first_state(identity: str) -> dict[str, Any]:
     """What a checkpoint before the first update of the run of that identity holds beside its tensors."""
-    return _state(Progress(), LogMark(), identity, None, {})
+    return _state(Progress(), LogMark(), identity, None)
 
 
-def _state(
-    progress: Progress, mark: LogMark, identity: str, before_end: dict[str, Any] | None, hooks: dict[str, Any]
-) -> dict[str, Any]:
+def _state(progress: Progress, mark: LogMark, identity: str, before_end: dict[str, Any] | None) -> dict[str, Any]:
     bound = {"run": identity, "source_sha256": source_sha256(), "before_end": before_end}
-    bound |= {"hooks": hooks} if hooks else {}
     return progress.to_state() | mark.to_state() | bound

@@ -48,12 +48,7 @@ PLACEMENTS = {
     "admin": ('optimizer.name="muon"',),
     "ngpt": (),
     "attn-res": (),
-    "pre-to-post": (
-        "adaptive.over=9",
-        'adaptive.controller="output-change"',
-        "adaptive.largest_change=0.03",
-        "adaptive.measure_every=2",
-    ),
+    "pre-to-post": ("adaptive.over=9",),
 }
 WHOLE = "NORMSCOPE_ALL_BITS" in os.environ
 """Every task, placement and number of processes: minutes of two cores."""

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import threading
 import time
 from pathlib import Path
 
@@ -11,8 +10,7 @@ import pytest
 from forked import Forked
 from normscope.errors import UserError
 from normscope.processes import surroundings
-from normscope.train import joining
-from normscope.train.group import ALONE, Group
+from normscope.train.group import ALONE, Group, joined
 from tiny import RUN, options
 from together import ended, failing, started
 
@@ -39,7 +37,7 @@ def talk(words: tuple[str, ...], environment: dict[str, str], folder: Path, stdi
 
     os.environ.update(environment)
     found: dict[str, object] = {}
-    with joining.joined(torch.device("cpu")) as group:
+    with joined(torch.device("cpu")) as group:
         rank = group.rank
         found["gathered"] = group.gather({"rank": rank})
         found["summed"] = group.summed(torch.tensor([1.0, float(rank)], dtype=torch.float64)).tolist()
@@ -123,20 +121,6 @@ def test_who_loses_another_process_says_so_and_ends(tmp_path: Path, monkeypatch:
     assert "Traceback" not in err
 
 
-def test_a_process_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(joining.VARIABLE, "2")
-    processes = started(2, *WORDS, "--set", "train.duration=3000")
-    _wait_for_updates(processes[0], 3)
-    processes[1].send_signal(signal.SIGSTOP)
-    try:
-        (code, _, err) = ended(processes[:1])[0]
-    finally:
-        processes[1].kill()
-    assert code == joining.EXIT_CODE
-    assert f"process 1 ({joining.socket.gethostname()}, process {processes[1].pid}) has not answered for 2" in err
-
-
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_gradient_that_is_no_number_stops_all_before_the_optimiser_moves(
@@ -155,26 +139,6 @@ def test_a_gradient_that_is_no_number_stops_all_before_the_optimiser_moves(
     assert (last["event"], last["update"]) == ("non-finite", 3)
     assert "process" not in last["reason"]  # the same bytes for any number of processes
     assert not list(Path("run/checkpoints").glob("step-3"))
-
-
-def test_no_thread_outlives_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python would end one that is within the store's code by an abort of the process."""
-
-    class Slow:
-        def __init__(self, group: object, patience_seconds: float) -> None:
-            self.ended = threading.Event()
-
-        def beat(self) -> None:
-            self.ended.wait()
-            time.sleep(0.3)
-
-        guard = beat
-
-    monkeypatch.setattr(joining, "_Heart", Slow)
-    before = threading.active_count()
-    with joining.beating(ALONE):  # type: ignore[arg-type]
-        assert threading.active_count() == before + 2
-    assert threading.active_count() == before
 
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:

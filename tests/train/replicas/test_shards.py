@@ -18,9 +18,9 @@ from normscope.runs.machine import sharded
 from normscope.runs.run import train_run
 from normscope.settings.tables import to_toml
 from normscope.tasks.registry import task_of
-from normscope.train import RunFolder, joining
+from normscope.train import RunFolder
 from normscope.train.device import Precision, autocast
-from normscope.train.group import ALONE, Replicas, is_part, parted_as, scale, total_norm, whole
+from normscope.train.group import ALONE, Replicas, is_part, joined, parted_as, scale, total_norm, whole
 from together import ended, started
 
 pytestmark = pytest.mark.sampled(one_in=4)
@@ -52,7 +52,7 @@ def compare(words: tuple[str, ...], environment: dict[str, str], folder: Path, s
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64 if words[0] == "float64" else torch.float32)
     found: dict[str, dict[str, object]] = {}
-    with joining.joined(torch.device("cpu")) as group:
+    with joined(torch.device("cpu")) as group:
         for placement in PLACEMENTS:
             found[placement] = _compared(placement, group, set(words))
         told = group.gather(found)
@@ -213,7 +213,6 @@ def test_who_loses_another_process_of_a_sharded_training_says_so_in_one_line(
         (['optimizer.name="muon"'], "choose another optimizer.name"),
         (["train.clip_update_rms=1.0"], "train.clip_update_rms measures whole steps"),
         (["train.monitor_every=5"], "leave it out"),
-        (['adaptive.controller="output-change"'], "adaptive.controller measures the model in one process"),
         (["train.compile=true"], "leave one of them out"),
     ],
 )
