@@ -11,11 +11,11 @@ from torch import nn
 from normscope.monitor import Monitor
 
 ROWS = re.findall(
-    r"^\| (TensorBoard|W&B|MLflow) \| `(.+?)` \| `(.+?)` \|$",
+    r"^\| (TensorBoard|W&B|MLflow|Trackio) \| `(.+?)` \| `(.+?)` \|$",
     (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8"),
     re.MULTILINE,
 )
-LIBRARIES = {"TensorBoard": "tensorboard", "W&B": "wandb", "MLflow": "mlflow"}
+LIBRARIES = {"TensorBoard": "tensorboard", "W&B": "wandb", "MLflow": "mlflow", "Trackio": "trackio"}
 
 
 def written(sink: str, names: dict[str, Any], folder: Path) -> dict[str, float]:
@@ -27,9 +27,16 @@ def written(sink: str, names: dict[str, Any], folder: Path) -> dict[str, float]:
         events = EventAccumulator(str(folder / "events")).Reload()
         return {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"]}
     if sink == "W&B":
+        names["run"].log({})  # What is logged at a step is kept back until the next one.
         found = {name: value for name, value in dict(names["run"].summary).items() if not name.startswith("_")}
         names["run"].finish()
         return found
+    if sink == "Trackio":
+        from trackio.sqlite_storage import SQLiteStorage
+
+        names["trackio"].finish()
+        (logged,) = SQLiteStorage.get_logs("mine", SQLiteStorage.get_runs("mine")[0])
+        return {name: value for name, value in logged.items() if name not in ("timestamp", "step")}
     run = names["mlflow"].active_run().info.run_id
     names["mlflow"].end_run()
     return dict(names["mlflow"].get_run(run).data.metrics)
@@ -45,6 +52,7 @@ def test_every_measurement_arrives(
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     names: dict[str, Any] = {}
     exec(once.replace("; ", "\n"), names)
     model = nn.Sequential(*[nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)])

@@ -53,7 +53,9 @@ def row(name: str, refused: Mapping[str, str]) -> str:
     """Of the table; raises StopIteration for a reason that is none of those above."""
     by = {placement: next(key for key, words in REASONS.items() if words in why) for placement, why in refused.items()}
     counted = ("parallel", "inside")
-    cells = [", ".join(f"`{one}`" for one, why in sorted(by.items()) if why == key) for key in REASONS if key not in counted]
+    cells = [
+        ", ".join(f"`{one}`" for one, why in sorted(by.items()) if why == key) for key in REASONS if key not in counted
+    ]
     parallel, inside = (sum(why == key for why in by.values()) for key in counted)
     return f"| {name} | {len(ours()) - len(refused)} | {parallel or ''} | {inside or ''} | {' | '.join(cells)} |"
 
