@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from normscope_studies.theory.simulation import Simulation, StackDraw
+from normscope_studies.theory.simulation import Simulation, _StackDraw
 
 
 def layer_norm(x):
@@ -27,7 +27,7 @@ def simulate(placement, model, draws, seed=0):
     simulation = Simulation(placement, model)
     drawn = [simulation.draw(seed * draws + i) for i in range(draws)]
     return {
-        kind: StackDraw(
+        kind: _StackDraw(
             q=np.mean([one[kind].q for one in drawn], axis=0),
             p=np.mean([one[kind].p for one in drawn], axis=0),
             squares={

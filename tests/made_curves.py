@@ -4,10 +4,10 @@ import random
 from collections.abc import Mapping
 
 from normscope_studies.translation.config import TranslationArm
-from normscope_studies.translation.runs import PairText, Trained, TranslationCurve
+from normscope_studies.translation.runs import Trained, TranslationCurve, _PairText
 
 UNIGRAM = 6.0
-TEXT = PairText(unigram_nats=UNIGRAM, train_pairs=10, train_tokens=100, valid_pairs=2, valid_tokens=20, vocabulary=50)
+TEXT = _PairText(unigram_nats=UNIGRAM, train_pairs=10, train_tokens=100, valid_pairs=2, valid_tokens=20, vocabulary=50)
 
 
 def curve(

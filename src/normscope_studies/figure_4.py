@@ -51,7 +51,7 @@ _LESS = "Pre-LN's last loss less Post-LN's, in nats"
 _SOONER = "share of the updates after which Pre-LN reaches the loss that Post-LN ends at"
 
 
-class Effects(NamedTuple):
+class _Effects(NamedTuple):
     """By how many nats a choice lowers the last loss, as a mean over the other choice."""
 
     placement: Estimate
@@ -62,13 +62,13 @@ class Effects(NamedTuple):
     """By how much the placement's is larger, in size."""
 
 
-def effects(of: Square, curves: ArmCurves) -> Effects:
+def effects(of: Square, curves: ArmCurves) -> _Effects:
     """Of the four runs of each seed."""
     rows = list(zip(*(finals(curves, arm) for arm in of), strict=True))
     placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
     optimizer = [(a - r + p - q) / 2 for a, r, p, q in rows]
     lead = [abs(x) - abs(y) for x, y in zip(placement, optimizer, strict=True)]
-    return Effects(estimate(placement), estimate(optimizer), estimate(lead))
+    return _Effects(estimate(placement), estimate(optimizer), estimate(lead))
 
 
 def best_arms(config: Figure4Config, curves: ArmCurves) -> tuple[TranslationArm, TranslationArm]:

@@ -28,7 +28,7 @@ _OURS = "not in the paper, whose large rate without warm-up hardly has a rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure6Config(RunsConfig):
+class _Figure6Config(RunsConfig):
     """Post-LN under Adam at a large rate, and at a tenth of it that stays."""
 
     peak_lr: float = ADAM_LRS[-1]
@@ -72,7 +72,7 @@ class Figure6Config(RunsConfig):
         return {f"after {epochs} epochs": epochs * self.epoch_updates for epochs in (self.epochs, self.small_epochs)}
 
 
-def small_less(config: Figure6Config, other: TranslationArm, curves: ArmCurves, *, update: int) -> Estimate:
+def small_less(config: _Figure6Config, other: TranslationArm, curves: ArmCurves, *, update: int) -> Estimate:
     """The loss of the small rate at that update less the last one of another arm, in nats, over seeds in pairs."""
     runs = curves[config.arms()[0]]
     return less(
@@ -80,7 +80,7 @@ def small_less(config: Figure6Config, other: TranslationArm, curves: ArmCurves, 
     )
 
 
-def claims(config: Figure6Config, found: Trained) -> list[Claim]:
+def claims(config: _Figure6Config, found: Trained) -> list[Claim]:
     """The first two are the paper's; each compares the small rate with another arm's last loss."""
     small, without, long, decayed, fixed = config.arms()
     curves, value = found.curves, "the small rate's loss less the other's last one, in nats"
@@ -123,7 +123,7 @@ def claims(config: Figure6Config, found: Trained) -> list[Claim]:
     return with_caveat(made, curves)
 
 
-def figure(config: Figure6Config, found: Trained) -> StudyFigure:
+def figure(config: _Figure6Config, found: Trained) -> StudyFigure:
     """The paper's figure 6, and BLEU beside it."""
     return epochs_figure(
         "figure_6",
@@ -135,7 +135,7 @@ def figure(config: Figure6Config, found: Trained) -> StudyFigure:
     )
 
 
-def run(config: Figure6Config, pieces: Pieces) -> Findings:
+def run(config: _Figure6Config, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     found = trained(config, config.arms(), pieces)
     less_others = {
@@ -156,6 +156,6 @@ def run(config: Figure6Config, pieces: Pieces) -> Findings:
 
 
 SCALES = figure_scales(
-    Figure6Config, smoke={"small_epochs": 3}, paper={"peak_lr": PAPER_ADAM_LRS[-1], "small_lr": 1e-4}
+    _Figure6Config, smoke={"small_epochs": 3}, paper={"peak_lr": PAPER_ADAM_LRS[-1], "small_lr": 1e-4}
 )
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

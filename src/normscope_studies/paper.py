@@ -43,7 +43,7 @@ class _MeasuredBy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedClaim:
+class _ListedClaim:
     """A claim, where it is made, and where it is measured."""
 
     place: str
@@ -70,10 +70,10 @@ class ListedClaim:
 
 
 @cache
-def listed() -> tuple[Sequence[ListedClaim], Mapping[str, _MeasuredBy]]:
+def listed() -> tuple[Sequence[_ListedClaim], Mapping[str, _MeasuredBy]]:
     """All claims in the paper's order, and by folder the results that they are looked up in."""
     table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    return [ListedClaim(**one) for one in table["claims"]], {
+    return [_ListedClaim(**one) for one in table["claims"]], {
         name: _MeasuredBy(**one) for name, one in table["studies"].items()
     }
 
@@ -82,10 +82,10 @@ NOT_RUN = "not run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRow:
+class _ClaimRow:
     """A claim beside what was found."""
 
-    listed: ListedClaim
+    listed: _ListedClaim
     found: str
     """In the words and numbers of the study's data, with their intervals; empty where it was not run."""
     conditions: str
@@ -101,7 +101,7 @@ class ClaimRow:
         return NOT_RUN if self.verdict is None else str(self.verdict)
 
 
-def rows(claims: Sequence[ListedClaim], studies: Mapping[str, _MeasuredBy], results: Path) -> list[ClaimRow]:
+def rows(claims: Sequence[_ListedClaim], studies: Mapping[str, _MeasuredBy], results: Path) -> list[_ClaimRow]:
     """One for each claim of the list. results: a folder with a folder for each study.
 
     Raises UserError where a study's results are damaged, or do not hold a claim that the list says they hold.
@@ -110,13 +110,13 @@ def rows(claims: Sequence[ListedClaim], studies: Mapping[str, _MeasuredBy], resu
     return [_row(one, studies[one.study], read[one.study], results / one.study) for one in claims]
 
 
-def _row(one: ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> ClaimRow:
+def _row(one: _ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> _ClaimRow:
     command = one.command or study.command
     if data is None or not one.claim:
-        return ClaimRow(listed=one, found="", conditions="", verdict=None, where="", command=command)
+        return _ClaimRow(listed=one, found="", conditions="", verdict=None, where="", command=command)
     try:
         claim = next(claim for claim in data["claims"] if claim["name"] == one.claim)
-        return ClaimRow(
+        return _ClaimRow(
             listed=one,
             found=str(claim["found"]),
             conditions=_conditions(study, data),
@@ -164,24 +164,24 @@ _GROUPS = {
 _ORDER = (*map(str, Verdict), NOT_RUN)
 
 
-def counts(rows: Sequence[ClaimRow]) -> dict[str, int]:
+def counts(rows: Sequence[_ClaimRow]) -> dict[str, int]:
     """By verdict, in the order in which they are counted up."""
     found = Counter(row.verdict_words for row in rows)
     return {verdict: found[verdict] for verdict in _ORDER}
 
 
-def tally(rows: Sequence[ClaimRow]) -> str:
+def tally(rows: Sequence[_ClaimRow]) -> str:
     """ "14 reproduced, 8 undecided, 12 not run"."""
     return ", ".join(f"{count} {verdict}" for verdict, count in counts(rows).items() if count)
 
 
-def groups(rows: Sequence[ClaimRow]) -> dict[str, list[ClaimRow]]:
+def groups(rows: Sequence[_ClaimRow]) -> dict[str, list[_ClaimRow]]:
     """By whose they are, with their counts: "The paper's own claims, 50: 14 reproduced, …"."""
     own = {words: [row for row in rows if row.listed.whose == whose] for whose, words in _GROUPS.items()}
     return {f"{words}, {len(some)}: {tally(some)}": some for words, some in own.items() if some}
 
 
-def tables(rows: Sequence[ClaimRow], results: Path, out: Path) -> list[StudyTable]:
+def tables(rows: Sequence[_ClaimRow], results: Path, out: Path) -> list[StudyTable]:
     """One for each group; each claim links to the reading of the study that measured it, from a page in `out`."""
     return [
         StudyTable(title=title, columns=COLUMNS, rows=[_cells(row, results, out) for row in some], prose=True)
@@ -189,7 +189,7 @@ def tables(rows: Sequence[ClaimRow], results: Path, out: Path) -> list[StudyTabl
     ]
 
 
-def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
+def _cells(row: _ClaimRow, results: Path, out: Path) -> list[TableCell]:
     one = row.listed
     tone = Tone.PLAIN if row.verdict is None else row.verdict.tone
     ours = row.found or row.command
@@ -198,7 +198,7 @@ def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
     return [one.place, one.statement, one.published, tested, ours, _mark(row, tone), measured]
 
 
-def conditions(rows: Sequence[ClaimRow], results: Path, out: Path) -> StudyTable:
+def conditions(rows: Sequence[_ClaimRow], results: Path, out: Path) -> StudyTable:
     """What each study measured on, once for all of its claims."""
     return StudyTable(
         title="Conditions: scale, data and seeds of each study",
@@ -208,21 +208,21 @@ def conditions(rows: Sequence[ClaimRow], results: Path, out: Path) -> StudyTable
     )
 
 
-def _by_study(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
+def _by_study(rows: Sequence[_ClaimRow]) -> list[_ClaimRow]:
     """One row of each study that has results."""
     return list({row.listed.study: row for row in rows if row.found}.values())
 
 
-def _mark(row: ClaimRow, tone: Tone) -> Marked:
+def _mark(row: _ClaimRow, tone: Tone) -> Marked:
     return Marked(row.verdict_words, tone, row.where)
 
 
-def address(row: ClaimRow, results: Path, out: Path) -> str:
+def address(row: _ClaimRow, results: Path, out: Path) -> str:
     """Of the study's reading, relative to `out`."""
     return Path(os.path.relpath(results / row.listed.study / "README.md", out)).as_posix()
 
 
-def markdown(rows: Sequence[ClaimRow], results: Path, out: Path) -> str:
+def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
     """The table for readers of the repository."""
     lines = [
         "# The paper's claims, one by one",
@@ -249,7 +249,7 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
-def not_run(found: Sequence[ClaimRow], results: Path) -> str:
+def not_run(found: Sequence[_ClaimRow], results: Path) -> str:
     """The studies without results, and the places of what no study has measured yet."""
     missing = sorted({row.listed.study for row in found if not (results / row.listed.study / "results.json").is_file()})
     places = [row.listed.place for row in found if not row.found and row.listed.study not in missing]
@@ -258,7 +258,7 @@ def not_run(found: Sequence[ClaimRow], results: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperConfig:
+class _PaperConfig:
     """Where the results of the other studies are."""
 
     results: str = "results"
@@ -270,7 +270,7 @@ class PaperConfig:
         check_least(self, claims=0)
 
 
-def run(config: PaperConfig, pieces: Pieces) -> Findings:
+def run(config: _PaperConfig, pieces: Pieces) -> Findings:
     """Raises UserError where there is no folder of results, or where results are damaged."""
     results = Path(config.results)
     if not results.is_dir():
@@ -303,7 +303,7 @@ def run(config: PaperConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _data(row: ClaimRow) -> dict[str, Any]:
+def _data(row: _ClaimRow) -> dict[str, Any]:
     one = row.listed
     return {
         "place": one.place,
@@ -321,10 +321,10 @@ def _data(row: ClaimRow) -> dict[str, Any]:
     }
 
 
-def _counted_line(row: ClaimRow) -> str:
+def _counted_line(row: _ClaimRow) -> str:
     one = row.listed
     ours = f"  measured: {row.found}" if row.found else f"  command:  {row.command}"
     return f"{one.place}: {row.verdict_words}\n  claim:    {one.statement} [{one.published}]\n{ours}"
 
 
-STUDY = Study(about=ABOUT, scales=scales(PaperConfig, smoke={"claims": 3}, paper={}), run=run)
+STUDY = Study(about=ABOUT, scales=scales(_PaperConfig, smoke={"claims": 3}, paper={}), run=run)

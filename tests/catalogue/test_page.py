@@ -7,7 +7,7 @@ import pytest
 
 from normscope.catalogue.details import details
 from normscope.catalogue.measured import measured
-from normscope.catalogue.page import PredictedFigure, files, placement_page
+from normscope.catalogue.page import _PredictedFigure, files, placement_page
 from normscope.catalogue.rows import Size
 from normscope.placement import registered, registry
 
@@ -47,7 +47,7 @@ def test_without_results_the_pages_say_so(tmp_path):
     known = {"pre-ln": registered()["pre-ln"]}
     nothing = measured(tmp_path / "missing", known)["pre-ln"]
     page = placement_page(
-        details(known["pre-ln"], Size()), PredictedFigure(command="", told=[]), nothing, [], "a model"
+        details(known["pre-ln"], Size()), _PredictedFigure(command="", told=[]), nothing, [], "a model"
     )
     assert page.endswith("## Results\n\nNone of the committed results has numbers of it.\n")
 

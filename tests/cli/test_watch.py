@@ -15,11 +15,11 @@ from rich.console import Console
 from normscope.cli import main as cli
 from normscope.cli import watch as verb
 from normscope.cli.display import screen, table
-from normscope.cli.watch import WatchDisplay, said_of_all, troubles
+from normscope.cli.watch import _WatchDisplay, said_of_all, troubles
 from normscope.compare.grid import Cell, Grid, write_configs
-from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
+from normscope.compare.manifest import FILE, Manifest, _AboutCorpus, write_manifest
 from normscope.compare.reports import LivePage
-from normscope.compare.state import CellState, LossCourse
+from normscope.compare.state import CellState, _LossCourse
 from normscope.report.words import sparkline
 from normscope.settings.tables import to_toml
 from normscope.train.metrics import LogMark, MetricsLog
@@ -130,7 +130,7 @@ def test_a_terminal_shows_the_table_and_what_went_wrong(tmp_path: Path) -> None:
     for state, status in zip(states, ("finished", "failed", "running"), strict=True):
         state.read_new_events()
         state.status, state.message = status, "[b]no room" if status == "failed" else ""
-    with WatchDisplay(console) as display:
+    with _WatchDisplay(console) as display:
         display(states)
     text = file.getvalue()
     assert "█▇▆▅▄▃▂▁" in text
@@ -214,7 +214,7 @@ def test_a_sparkline_goes_from_the_lowest_to_the_highest_and_marks_what_is_broke
 
 @pytest.mark.parametrize("updates", [1, 63, 64, 1000])
 def test_a_course_keeps_the_means_of_equal_stretches_in_bounded_memory(updates: int) -> None:
-    course = LossCourse()
+    course = _LossCourse()
     for update in range(updates):
         course.add(update, float(update))
     each = course.updates_each
@@ -227,7 +227,7 @@ def test_a_course_keeps_the_means_of_equal_stretches_in_bounded_memory(updates: 
 
 
 def test_a_course_of_few_validations_is_not_stretched_by_gaps() -> None:
-    course = LossCourse()
+    course = _LossCourse()
     for update, value in ((0, 4.0), (500, 3.0), (900, 1.0)):
         course.add(update, value)
     assert course.means(16) == [4.0, 3.0, 1.0]
@@ -236,7 +236,7 @@ def test_a_course_of_few_validations_is_not_stretched_by_gaps() -> None:
 def reported(folder: Path) -> list[Cell]:
     """Runs of a comparison that says what its report needs."""
     cells = made(folder, seeds=2)
-    corpus = AboutCorpus("f", 5.0, [("Corpus", "none")])
+    corpus = _AboutCorpus("f", 5.0, [("Corpus", "none")])
     write_manifest(folder, Manifest(corpus=corpus, cells=tuple(cell.name for cell in cells)))
     return cells
 

@@ -11,9 +11,9 @@ import pytest
 from normscope.cli.watch import said_of_all
 from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid, write_configs
-from normscope.compare.manifest import FILE, AboutCorpus, Manifest, cell_of, write_manifest
+from normscope.compare.manifest import FILE, Manifest, _AboutCorpus, cell_of, write_manifest
 from normscope.compare.rates import trials_of
-from normscope.compare.watching import FoundRun, RunsWatch, runs_below
+from normscope.compare.watching import RunsWatch, _FoundRun, runs_below
 from normscope.errors import UserError
 from normscope.settings.tables import to_toml
 from normscope.train import RunFolder
@@ -71,7 +71,7 @@ def test_every_state_is_read_from_files_alone(tmp_path: Path, clock: Clock) -> N
     log(finished, 60, ends="finished")
     log(broken, 2, ends="non-finite")
     stopped.log_file.write_text("first\nno room on the device\n")
-    about = AboutCorpus("f", 5.0, [])
+    about = _AboutCorpus("f", 5.0, [])
     write_manifest(tmp_path, Manifest(corpus=about, cells=(failed.name, waits.name), failed={failed.name: "killed"}))
     with alone(runs.folder.path, "run"):
         found = {state.cell.name: state for state in RunsWatch(tmp_path, clock).look()}
@@ -269,10 +269,10 @@ def test_a_look_opens_no_file_of_a_run_that_has_logged_nothing(
 def test_a_run_may_be_named_by_one_relative_word(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "r").mkdir()
     monkeypatch.chdir(tmp_path / "r" if name == "." else tmp_path)
-    found = FoundRun(folder=RunFolder(Path(name)), settings={})
+    found = _FoundRun(folder=RunFolder(Path(name)), settings={})
     assert found.group.resolve() == tmp_path
     assert found.log_file.parent.parent.resolve() == tmp_path.parent
-    corpus = AboutCorpus("0", 4.0, [])
+    corpus = _AboutCorpus("0", 4.0, [])
     assert trials_of([cell_of(RunFolder(Path(name)), tiny())], Manifest(corpus=corpus)) == []  # as its report asks
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fuzz.mutations import of_json
 from normscope.compare.grid import Cell, Grid
-from normscope.compare.manifest import AboutCorpus, Manifest, former_manifest
+from normscope.compare.manifest import Manifest, _AboutCorpus, former_manifest
 from normscope.compare.manifest import write_manifest as write_comparison
 from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
@@ -185,7 +185,7 @@ def read_scores(folder: Path, changed: Path) -> Any:
 
 
 def make_comparison(folder: Path) -> None:
-    corpus = AboutCorpus("0123abcd", 4.25, [("sentence pairs", "30"), ("words", "210")])
+    corpus = _AboutCorpus("0123abcd", 4.25, [("sentence pairs", "30"), ("words", "210")])
     manifest = Manifest(title="One", corpus=corpus, commands=("normscope compare",), failed={"b": "no room"})
     write_comparison(folder, manifest)
 

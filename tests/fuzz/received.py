@@ -12,7 +12,7 @@ from fuzz.texts import lines
 from normscope.adapters.optuna import ListAxis, LogAxis, Search
 from normscope.cli.watch import said_of_all, troubles
 from normscope.compare.grid import Grid, write_configs
-from normscope.compare.manifest import AboutCorpus, Manifest, write_manifest
+from normscope.compare.manifest import Manifest, _AboutCorpus, write_manifest
 from normscope.compare.reports import report
 from normscope.compare.watching import RunsWatch
 from normscope.data.sources import arrow_files, texts_in
@@ -56,7 +56,7 @@ def make_received(folder: Path) -> None:
     for cell in cells:
         train_run(cell.config, cell.folder.path)
     write_configs(cells)
-    corpus = AboutCorpus("0123abcd", 4.25, [("sentence pairs", "30")])
+    corpus = _AboutCorpus("0123abcd", 4.25, [("sentence pairs", "30")])
     names = tuple(cell.name for cell in cells)
     write_manifest(folder, Manifest(title="One", corpus=corpus, commands=("normscope compare",), cells=names))
 

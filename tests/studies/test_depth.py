@@ -15,7 +15,7 @@ from normscope.placement import Placement, register, registry
 from normscope_studies.depth import measure
 from normscope_studies.depth.measure import DepthConfig, encoder_placements, hidden_rms
 from normscope_studies.depth.picture import DepthLine, bundled, depth_svg, spread
-from normscope_studies.depth.study import STUDY, Behaviour, behaviour, exponent
+from normscope_studies.depth.study import STUDY, _Behaviour, behaviour, exponent
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import configured, run_study
 
@@ -81,11 +81,11 @@ class TestBehaviour:
     @pytest.mark.parametrize(
         ("f", "expected", "slope"),
         [
-            (lambda at: 1.0, Behaviour.HELD, 0),
-            (lambda at: 0.98, Behaviour.STILL, 0),
-            (lambda at: math.sqrt(1 + 1.5 * at), Behaviour.GROWS, 0.5),
-            (lambda at: 0.5 / at, Behaviour.FALLS, -1),
-            (lambda at: None if at > 700 else 2.0**at, Behaviour.OVERFLOWS, None),
+            (lambda at: 1.0, _Behaviour.HELD, 0),
+            (lambda at: 0.98, _Behaviour.STILL, 0),
+            (lambda at: math.sqrt(1 + 1.5 * at), _Behaviour.GROWS, 0.5),
+            (lambda at: 0.5 / at, _Behaviour.FALLS, -1),
+            (lambda at: None if at > 700 else 2.0**at, _Behaviour.OVERFLOWS, None),
         ],
     )
     def test_named(self, f, expected, slope):
@@ -159,7 +159,7 @@ class TestStudy:
         words = {"name": "own-loud", "title": "Loud", "citation": "nobody", "year": 2026, "join": join}
         register(type("Loud", (Placement,), words))
         found, _ = run(small("own-loud", "post-ln"), tmp_path)
-        assert found["placements"][0]["behaviour"] == Behaviour.OVERFLOWS
+        assert found["placements"][0]["behaviour"] == _Behaviour.OVERFLOWS
         assert found["placements"][0]["mean_rms"][-1] is None
         # In the figure's description, and at the end of the one curve that does.
         assert (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8").count("leaves float32") == 2
@@ -170,7 +170,7 @@ class TestStudy:
         assert "t-fixup" not in names
         found, _ = run(small(*names, blocks=8, seeds=1), tmp_path)
         assert all(None not in curve["mean_rms"] for curve in found["placements"])
-        held = {curve["name"] for curve in found["placements"] if curve["behaviour"] == Behaviour.HELD}
+        held = {curve["name"] for curve in found["placements"] if curve["behaviour"] == _Behaviour.HELD}
         assert held >= {"post-ln", "deepnorm", "admin", "b2t", "keel", "residual", "ngpt"}
         assert not held & {"pre-ln", "peri-ln", "attn-res", "sub-ln"}
 

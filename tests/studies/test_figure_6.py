@@ -9,10 +9,10 @@ from made_curves import trained_of
 from normscope_studies.engine import ladders
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.figure_6 import SCALES, STUDY, Figure6Config, claims, small_less
+from normscope_studies.figure_6 import SCALES, STUDY, _Figure6Config, claims, small_less
 from normscope_studies.translation.runs import Trained
 
-CONFIG = Figure6Config()
+CONFIG = _Figure6Config()
 NAMES = [
     "a small fixed rate does better than a large one without warm-up",
     "a small fixed rate does worse than warm-up",
@@ -62,7 +62,7 @@ def test_one_seed_decides_nothing() -> None:
 
 def test_the_small_rate_is_a_tenth_and_is_followed_for_longer() -> None:
     for scale in ("cpu", "paper"):
-        config: Figure6Config = SCALES[scale].config
+        config: _Figure6Config = SCALES[scale].config
         assert config.small_lr == pytest.approx(config.peak_lr / 10)
         assert config.arms()[0].updates == 27 * config.epoch_updates
         assert {arm.updates for arm in config.arms()[1:]} == {15 * config.epoch_updates}

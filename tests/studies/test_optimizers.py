@@ -15,19 +15,19 @@ from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
 from normscope_studies.engine import ladders as ladders_module
-from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair, lowest_rates
+from normscope_studies.engine.ladders import Ladder, WarmupPair, _LadderRun, lowest_rates
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig, arms, base_config
-from normscope_studies.optimizers.study import STUDY, Need, all_needs, best_ladder, bigram_nats, claims, tables
+from normscope_studies.optimizers.study import STUDY, _Need, all_needs, best_ladder, bigram_nats, claims, tables
 
 SMOKE: OptimizersConfig = SCALES["smoke"].config
 RATES = (1e-3, 2e-3, 4e-3)
 
 
-def run_of(nats: float, *, finite: bool = True) -> LadderRun:
+def run_of(nats: float, *, finite: bool = True) -> _LadderRun:
     cell: Any = SimpleNamespace(name="made up")
-    return LadderRun(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
+    return _LadderRun(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
 
 
 def ladder_of(warmup_updates: int, finals: list[float], others: list[float] | None = None) -> Ladder:
@@ -44,17 +44,17 @@ def pair_of(without: list[float], warm: list[float]) -> WarmupPair:
 @pytest.mark.parametrize(
     ("without", "warm", "expected"),
     [
-        ([4.50, 4.52, 4.49], [4.00, 4.01, 4.00], Need.NEEDS),
-        ([4.05, 4.06, 4.04], [4.00, 4.01, 3.99], Need.GAINS),
+        ([4.50, 4.52, 4.49], [4.00, 4.01, 4.00], _Need.NEEDS),
+        ([4.05, 4.06, 4.04], [4.00, 4.01, 3.99], _Need.GAINS),
         # Certainly above 0, and perhaps above 0.1.
-        ([4.10, 4.16, 4.13], [4.00, 4.01, 4.01], Need.GAINS),
-        ([4.00, 4.02, 3.98], [4.01, 4.00, 4.00], Need.DOES_NOT),
-        ([3.50, 3.52, 3.51], [4.00, 4.01, 4.00], Need.DOES_NOT),
-        ([4.00, 4.90, 4.20], [4.00, 4.01, 4.00], Need.UNDECIDED),
-        ([4.50], [4.00], Need.UNDECIDED),
+        ([4.10, 4.16, 4.13], [4.00, 4.01, 4.01], _Need.GAINS),
+        ([4.00, 4.02, 3.98], [4.01, 4.00, 4.00], _Need.DOES_NOT),
+        ([3.50, 3.52, 3.51], [4.00, 4.01, 4.00], _Need.DOES_NOT),
+        ([4.00, 4.90, 4.20], [4.00, 4.01, 4.00], _Need.UNDECIDED),
+        ([4.50], [4.00], _Need.UNDECIDED),
     ],
 )
-def test_the_verdict_is_that_of_the_interval(without: list[float], warm: list[float], expected: Need) -> None:
+def test_the_verdict_is_that_of_the_interval(without: list[float], warm: list[float], expected: _Need) -> None:
     pairs = {("post-ln", "adamw", 2): pair_of(without, warm)}
     assert all_needs(pairs, 0.1, unigram_nats=6.0) == {("post-ln", "adamw", 2): expected}
 
@@ -62,8 +62,8 @@ def test_the_verdict_is_that_of_the_interval(without: list[float], warm: list[fl
 def test_what_has_not_learned_needs_nothing_and_does_without_nothing() -> None:
     key = ("post-ln", "adamw", 2)
     pairs = {key: pair_of([4.50, 4.52, 4.49], [4.00, 4.01, 4.00])}
-    assert all_needs(pairs, 0.1, unigram_nats=4.06)[key] == Need.NEEDS
-    assert all_needs(pairs, 0.1, unigram_nats=4.05)[key] == Need.UNLEARNED
+    assert all_needs(pairs, 0.1, unigram_nats=4.06)[key] == _Need.NEEDS
+    assert all_needs(pairs, 0.1, unigram_nats=4.05)[key] == _Need.UNLEARNED
     said = {
         claim.name: claim
         for claim in claims(replace(SMOKE, optimizers=("adamw",), placements=("post-ln",)), pairs, 4.05)
@@ -77,8 +77,8 @@ def test_one_answer_in_twenty_is_not_a_finding() -> None:
     """A gain of 0.027 ± 0.014 is one by itself, and among twelve it is only sure not to be large."""
     gains = {("post-ln", str(number), 2): pair_of([4.0, 4.02, 3.98], [4.01, 4.00, 4.00]) for number in range(11)}
     lone = {("post-ln", "alone", 2): pair_of([4.02, 4.03, 4.03], [4.0, 4.0, 4.0])}
-    assert all_needs(lone, 0.1, 6.0)["post-ln", "alone", 2] == Need.GAINS
-    assert all_needs(lone | gains, 0.1, 6.0)["post-ln", "alone", 2] == Need.DOES_NOT
+    assert all_needs(lone, 0.1, 6.0)["post-ln", "alone", 2] == _Need.GAINS
+    assert all_needs(lone | gains, 0.1, 6.0)["post-ln", "alone", 2] == _Need.DOES_NOT
 
 
 def test_an_arm_stands_for_the_rate_with_the_lowest_mean_over_its_seeds() -> None:

@@ -18,9 +18,9 @@ from normscope_studies.engine.study import run_study
 from normscope_studies.paper import (
     NOT_RUN,
     STUDY,
-    ClaimRow,
-    ListedClaim,
-    PaperConfig,
+    _ClaimRow,
+    _ListedClaim,
+    _PaperConfig,
     listed,
     markdown,
     not_run,
@@ -48,12 +48,12 @@ def section(of: str, heading: str) -> str:
     return found[0]
 
 
-def committed() -> list[ClaimRow]:
+def committed() -> list[_ClaimRow]:
     return rows(CLAIMS, STUDIES, RESULTS)
 
 
 @pytest.mark.parametrize("one", CLAIMS, ids=lambda one: f"{one.study}: {one.claim or one.statement[:40]}")
-def test_what_is_called_published_stands_at_the_place_that_is_named(one: ListedClaim) -> None:
+def test_what_is_called_published_stands_at_the_place_that_is_named(one: _ListedClaim) -> None:
     place = section(text(one.text), one.section)
     for quote in one.quotes:
         assert quote in place
@@ -66,7 +66,7 @@ def test_what_is_called_published_stands_at_the_place_that_is_named(one: ListedC
 
 
 def test_what_was_not_run_is_named_where_it_is_counted(tmp_path: Path) -> None:
-    one = ClaimRow(
+    one = _ClaimRow(
         listed=CLAIMS[0], found="1.0", conditions="", verdict=Verdict("reproduced"), where="", command="normscope study"
     )
     (tmp_path / one.listed.study).mkdir()
@@ -210,7 +210,7 @@ def test_damaged_results_are_refused_by_name(made: Path) -> None:
 
 def test_the_study_writes_one_table_with_links_and_verdicts(made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    config = PaperConfig(results=str(made))
+    config = _PaperConfig(results=str(made))
     _, page = run_study(STUDY, config, Pieces(out), command="normscope study paper", scale="cpu")
     html = page.read_text("utf-8")
     # Once more with its conditions.
@@ -251,6 +251,6 @@ def test_cells_that_link_and_judge() -> None:
 
 def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no folder of results at '.*absent'.* --set results=FOLDER"):
-        STUDY.run(PaperConfig(results=str(tmp_path / "absent")), Pieces(tmp_path))
+        STUDY.run(_PaperConfig(results=str(tmp_path / "absent")), Pieces(tmp_path))
     with pytest.raises(ValueError, match="claims must be at least 0"):
-        PaperConfig(claims=-1)
+        _PaperConfig(claims=-1)

@@ -21,7 +21,7 @@ from normscope.train import NonFinite
 from normscope_studies.engine import ladders
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.figure_6 import SCALES as FIGURE_6
-from normscope_studies.figure_6 import Figure6Config
+from normscope_studies.figure_6 import _Figure6Config
 from normscope_studies.translation import runs as cells_module
 from normscope_studies.translation.comparing import updates_to
 from normscope_studies.translation.config import (
@@ -35,9 +35,9 @@ from normscope_studies.translation.config import (
 from normscope_studies.translation.figure_2 import SCALES as FIGURE_2
 from normscope_studies.translation.figure_4 import SCALES as FIGURE_4
 from normscope_studies.translation.page import scaling
-from normscope_studies.translation.runs import TranslationCell, TranslationCurve, cells_of, curves_of, folder_of, train
+from normscope_studies.translation.runs import TranslationCurve, _TranslationCell, cells_of, curves_of, folder_of, train
 
-SMALL: Figure6Config = FIGURE_6["smoke"].config
+SMALL: _Figure6Config = FIGURE_6["smoke"].config
 FIXED, _, LONG, *_ = SMALL.arms()
 ARMS = (FIXED, LONG)
 
@@ -127,7 +127,7 @@ def test_a_run_s_name_has_all_that_its_numbers_depend_on(tmp_path: Path) -> None
     assert name(replace(SMALL, en_de_accumulation=2), english) != name(SMALL, english)
 
 
-def results(cells: Iterable[TranslationCell]) -> dict[str, bytes]:
+def results(cells: Iterable[_TranslationCell]) -> dict[str, bytes]:
     return {cell.name: cell.folder.metrics_file.read_bytes() for cell in cells}
 
 
@@ -170,7 +170,7 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
 def test_progress_is_counted_in_updates_of_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ended early takes no more updates, or the time left would never come to nothing."""
 
-    def pool(cells: list[TranslationCell], *, watch: Any, **options: object) -> list[Any]:
+    def pool(cells: list[_TranslationCell], *, watch: Any, **options: object) -> list[Any]:
         states = [cells_module.CellState(cell) for cell in cells]
         states[0].update, states[0].status = 2, "non-finite"
         states[1].update, states[1].status = 4, "running"
@@ -186,7 +186,7 @@ def test_progress_is_counted_in_updates_of_all_runs(tmp_path: Path, monkeypatch:
 
 
 def test_a_training_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pool(cells: list[TranslationCell], **options: object) -> list[Any]:
+    def pool(cells: list[_TranslationCell], **options: object) -> list[Any]:
         states = [cells_module.CellState(cell) for cell in cells]
         states[1].status, states[1].message = "failed", "no room on the disk"
         return states

@@ -36,7 +36,7 @@ _DRAWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleSizes:
+class _ModuleSizes:
     """One module's output over updates and widths."""
 
     sizes: NDArray[np.float64]
@@ -63,7 +63,7 @@ class CoordinateCheck:
     seeds: int
     rate: float | None
     """None of an optimiser that brings its own."""
-    modules: Mapping[str, ModuleSizes]
+    modules: Mapping[str, _ModuleSizes]
     """By the module's name, in the order of the forward pass; "" is the whole model."""
 
     @property
@@ -184,7 +184,7 @@ def coordinate_check(
                 found.setdefault(name, np.full((updates + 1, seeds, len(widths)), np.nan))[:, seed, at] = sizes
     everywhere = {name: sizes for name, sizes in found.items() if not np.isnan(sizes).any()}
     modules = {
-        name: ModuleSizes(sizes=sizes, slopes=tuple(_slope(widths, of_update) for of_update in sizes))
+        name: _ModuleSizes(sizes=sizes, slopes=tuple(_slope(widths, of_update) for of_update in sizes))
         for name, sizes in everywhere.items()
     }
     own = None if callable(optimizer) else rate

@@ -23,7 +23,7 @@ _STREAM, _GRADIENT = "hidden state, E‖x‖² / d", "gradient norm of W2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedFigure:
+class _PredictedFigure:
     """`picture` is "" where theory does not follow the placement, and `told` says why."""
 
     command: str
@@ -31,9 +31,9 @@ class PredictedFigure:
     picture: str = ""
 
 
-def predictions(placements: Mapping[str, type[Placement]]) -> dict[str, PredictedFigure]:
+def predictions(placements: Mapping[str, type[Placement]]) -> dict[str, _PredictedFigure]:
     """Of each, in an encoder where it is defined for one."""
-    found: dict[str, PredictedFigure] = {}
+    found: dict[str, _PredictedFigure] = {}
     for stack in ("encoder", "encoder-decoder"):
         names = [name for name, placement in placements.items() if _stack(placement) == stack]
         model = ModelSetting(stack=stack, blocks=BLOCKS)
@@ -42,12 +42,12 @@ def predictions(placements: Mapping[str, type[Placement]]) -> dict[str, Predicte
             others = [other for other in COMPARED if other != name]
             command = _command(name, others, stack)
             if name in refused:
-                found[name] = PredictedFigure(command=command, told=[f"Theory does not follow it: {refused[name]}."])
+                found[name] = _PredictedFigure(command=command, told=[f"Theory does not follow it: {refused[name]}."])
                 continue
             drawn = {other: curves[other] for other in (name, *others)}
             title = {other: placements[other].title for other in drawn}
             picture = curves_svg(_panels(drawn, title), title=f"{title[name]} over depth at initialisation, predicted")
-            found[name] = PredictedFigure(command=command, told=list(_told(curves[name])), picture=picture)
+            found[name] = _PredictedFigure(command=command, told=list(_told(curves[name])), picture=picture)
     return found
 
 
@@ -92,7 +92,7 @@ _WRITTEN = (
 
 
 def placement_page(
-    found: Details, predicted: PredictedFigure, measured: PlacementResults, variants: Sequence[str], size: str
+    found: Details, predicted: _PredictedFigure, measured: PlacementResults, variants: Sequence[str], size: str
 ) -> str:
     """docs/placements/NAME.md; links are relative to it. size: of the model that weights and costs are stated for."""
     parts = [*_source(found, variants), *_depth(found, predicted), *_weights(found, size), *_results(measured)]
@@ -117,7 +117,7 @@ def _source(found: Details, variants: Sequence[str]) -> Iterator[str]:
     yield f"![Wiring of {row.title}]({row.name}.svg)\n"
 
 
-def _depth(found: Details, predicted: PredictedFigure) -> Iterator[str]:
+def _depth(found: Details, predicted: _PredictedFigure) -> Iterator[str]:
     row = found.row
     yield f"## Over depth\n\nPredicted at initialisation for {BLOCKS} blocks:\n"
     yield f"```console\n$ {predicted.command}\n```\n"

@@ -106,7 +106,7 @@ def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
         return
     from .console import stderr
 
-    with WatchDisplay(stderr()) as display, StopRequest() as stop:
+    with _WatchDisplay(stderr()) as display, StopRequest() as stop:
         display(states)
         if page is not None:
             page.write_if_due(watched.changes)
@@ -172,7 +172,7 @@ def troubles(states: "Sequence[CellState[Any]]", most: int | None = None) -> lis
     return [*lines[:most], f"and {len(lines) - most} more; --once prints them all"]
 
 
-class WatchDisplay:
+class _WatchDisplay:
     """A live table on a terminal; elsewhere a line every ten seconds, and one for each run that changes its state."""
 
     def __init__(self, console: "Console") -> None:
@@ -182,7 +182,7 @@ class WatchDisplay:
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._seen, self._last_plain = dict[Path, str](), -_PLAIN_EVERY_SECONDS
 
-    def __enter__(self) -> "WatchDisplay":
+    def __enter__(self) -> "_WatchDisplay":
         if self.live is not None:
             self.live.start()
         return self

@@ -40,11 +40,11 @@ class _PlacementCost:
             raise ValueError(f"what a placement takes is above 0, got {self}")
 
 
-Costs = Mapping[str, _PlacementCost]
+_Costs = Mapping[str, _PlacementCost]
 """By the name of the placement."""
 
 
-def costs_of(cells: Sequence[Cell], corpus: AnyCorpus, known: Costs) -> Costs:
+def costs_of(cells: Sequence[Cell], corpus: AnyCorpus, known: _Costs) -> _Costs:
     """Of every placement among the cells, and those that are known; empty for a task that does not ask for it.
 
     Raises UserError where the model cannot have one of the placements.
@@ -63,7 +63,7 @@ def costs_of(cells: Sequence[Cell], corpus: AnyCorpus, known: Costs) -> Costs:
     return found
 
 
-def facts_of_costs(costs: Costs) -> FactLines:
+def facts_of_costs(costs: _Costs) -> FactLines:
     """A row for each placement, in multiples of what the model as it is built takes, or else of the first."""
     rows = []
     first = costs.get(AsBuilt.name) or next(iter(costs.values()), None)
@@ -80,7 +80,7 @@ def facts_of_costs(costs: Costs) -> FactLines:
     return rows
 
 
-def costs_from(table: Mapping[str, Mapping[str, float]]) -> Costs:
+def costs_from(table: Mapping[str, Mapping[str, float]]) -> _Costs:
     """As a comparison's file holds them. Raises AttributeError, TypeError or ValueError for others."""
     return {str(name): _PlacementCost(**one) for name, one in table.items()}  # type: ignore[arg-type]
 
@@ -99,7 +99,7 @@ _MOST_NATS = 44
 
 
 @dataclass(frozen=True, slots=True)
-class AboutCorpus:
+class _AboutCorpus:
     """What the report needs of the corpus, kept so that it can be made when the corpus is gone."""
 
     fingerprint: str
@@ -113,7 +113,7 @@ class AboutCorpus:
 class Manifest:
     """What the runs in a comparison's folder do not say themselves."""
 
-    corpus: AboutCorpus
+    corpus: _AboutCorpus
     title: str = TITLE
     commands: tuple[str, ...] = ()
     """That have made it, the first one first."""
@@ -121,7 +121,7 @@ class Manifest:
     """Names of its runs, in the order of the report."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By name, the last message of runs whose process has ended without finishing them."""
-    costs: Costs = field(default_factory=dict)
+    costs: _Costs = field(default_factory=dict)
     """What placements take in memory and time, where that was measured."""
     search: Mapping[str, Any] | None = None
     """Of a folder of trials, what they depend on (`Tuning.record`); None where the runs are no trials."""
@@ -156,7 +156,7 @@ def about(config: RunConfig, corpus: AnyCorpus) -> Manifest:
     """That of a comparison without runs."""
     task = task_from_scratch(config, "nothing to compare")
     facts = list(task.corpus_facts(config, corpus))
-    return Manifest(corpus=AboutCorpus(corpus.fingerprint, task.chance_nats(corpus), facts))
+    return Manifest(corpus=_AboutCorpus(corpus.fingerprint, task.chance_nats(corpus), facts))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -191,7 +191,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             raise ValueError(f"unigram_nats is the entropy of one target, from 0 to {_MOST_NATS}, got {unigram:g}")
         return Manifest(
             title=str(table["title"]),
-            corpus=AboutCorpus(str(corpus["fingerprint"]), unigram, facts),
+            corpus=_AboutCorpus(str(corpus["fingerprint"]), unigram, facts),
             commands=tuple(map(str, table["commands"])),
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},

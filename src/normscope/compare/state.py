@@ -17,7 +17,7 @@ _MOST = 64
 
 
 @dataclass(slots=True)
-class LossCourse:
+class _LossCourse:
     """Means of values over stretches of updates, taken in one after the other in bounded memory."""
 
     updates_each: int = 1
@@ -128,9 +128,9 @@ class CellState(Generic[_Cell]):
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     epochs: float | None = None
     """How many the whole run has, where its configuration says that."""
-    validations: LossCourse = field(default_factory=LossCourse, repr=False)
+    validations: _LossCourse = field(default_factory=_LossCourse, repr=False)
     """The losses of its validations, and of its batches, in nats."""
-    losses: LossCourse = field(default_factory=LossCourse, repr=False)
+    losses: _LossCourse = field(default_factory=_LossCourse, repr=False)
     decided_by: int = 0
     """Of a run that was stopped early, validations in a row at which it was at chance."""
     _epoch: float = field(default=0.0, repr=False)
@@ -190,7 +190,7 @@ class CellState(Generic[_Cell]):
         if file.stat().st_size < self._offset:
             self._offset = 0  # a resumed run has gone back to its checkpoint
         if not self._offset:
-            self.validations, self.losses = LossCourse(), LossCourse()
+            self.validations, self.losses = _LossCourse(), _LossCourse()
         before = self.update
         with file.open("rb") as stream:
             stream.seek(self._offset)

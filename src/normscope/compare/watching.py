@@ -37,7 +37,7 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRun(BesideRuns):
+class _FoundRun(BesideRuns):
     """A run that has a folder, or a configuration for one."""
 
     folder: RunFolder
@@ -73,7 +73,7 @@ class FoundRun(BesideRuns):
         return float(number), unit
 
 
-def runs_below(folder: Path, known: Mapping[Path, FoundRun] | None = None) -> list[FoundRun]:
+def runs_below(folder: Path, known: Mapping[Path, _FoundRun] | None = None) -> list[_FoundRun]:
     """Every run of a run's folder, a comparison's, a search's or a study's, in the order of their tables.
 
     known: what is known of runs by their folders, which is not read again. Raises UserError for a damaged comparison.
@@ -89,7 +89,7 @@ def runs_below(folder: Path, known: Mapping[Path, FoundRun] | None = None) -> li
     return [replace(run, shown_name=run.name) for run in placed]
 
 
-def refuse_no_runs(folder: Path, runs: Sequence[FoundRun]) -> None:
+def refuse_no_runs(folder: Path, runs: Sequence[_FoundRun]) -> None:
     """Raise UserError where there is nothing to look at."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder; give the --out of a comparison, a fine-tuning or a study, or a run")
@@ -100,8 +100,8 @@ def refuse_no_runs(folder: Path, runs: Sequence[FoundRun]) -> None:
         )
 
 
-def _found(path: Path) -> FoundRun:
-    run = FoundRun(folder=RunFolder(path), settings={})
+def _found(path: Path) -> _FoundRun:
+    run = _FoundRun(folder=RunFolder(path), settings={})
     for file in (run.config_file, run.folder.config_file):
         try:
             return replace(run, settings=flat(read_toml(file)))
@@ -132,7 +132,7 @@ def _paths(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _paths(folder / name, depth - 1)
 
 
-def _place(run: FoundRun, folder: Path) -> str:
+def _place(run: _FoundRun, folder: Path) -> str:
     return run.group.relative_to(folder).as_posix() if run.group.is_relative_to(folder) else ""
 
 
@@ -150,7 +150,7 @@ _TAIL_BYTES = 4096
 class _Seen:
     """What was seen of a run beside what its log says."""
 
-    state: CellState[FoundRun]
+    state: CellState[_FoundRun]
     locked: bool = False
     """Whether its lock was ever seen held: then it is known from its lock whether the run is being trained."""
     log_bytes: int | None = None
@@ -174,7 +174,7 @@ class RunsWatch:
     _failed: dict[Path, tuple[int, Mapping[str, str]]] = field(default_factory=dict)
     """By folder of a comparison: when its file was written, and which runs it says have failed."""
 
-    def look(self) -> list[CellState[FoundRun]]:
+    def look(self) -> list[CellState[_FoundRun]]:
         """What every run is doing now. Only what its log has gained since the last look is read.
 
         Raises UserError where there are no runs, or no more, and for a damaged comparison.

@@ -11,7 +11,7 @@ from ..doctor.trace.forward import Inputs
 from .measuring import Monitor, check_every, is_due
 
 
-class UpdateRecorder:
+class _UpdateRecorder:
     """While it is open, what the outermost called module is given, and the norm of every gradient as backward left it.
 
     For loops that show neither the batch nor the gradients before they are clipped. It hangs hooks on every module and
@@ -54,7 +54,7 @@ class UpdateRecorder:
         for handle in [*self._calls, *self._gradients]:
             handle.remove()
 
-    def __enter__(self) -> "UpdateRecorder":
+    def __enter__(self) -> "_UpdateRecorder":
         return self
 
     def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -68,7 +68,7 @@ def _norm(gradient: Tensor) -> Tensor:
 
 
 class LoopMonitor:
-    """Opens a `UpdateRecorder` where an update that is due begins, and measures before its optimiser's step.
+    """Opens a `_UpdateRecorder` where an update that is due begins, and measures before its optimiser's step.
 
     The model is the outermost module that the update calls. batch: what it is called with at every measurement; None
     takes what the update's first batch calls it with.
@@ -78,14 +78,14 @@ class LoopMonitor:
         check_every(every_updates)
         self.every_updates, self.batch = every_updates, batch
         self._monitor: Monitor | None = None
-        self._recorder: UpdateRecorder | None = None
+        self._recorder: _UpdateRecorder | None = None
 
     def begin(self, model: nn.Module, update: int) -> None:
         """A batch of the update, counted from 1, is about to be computed; several of one update may be announced."""
         if not is_due(update, self.every_updates):
             self.close()
         elif self._recorder is None:
-            self._recorder = UpdateRecorder(model)
+            self._recorder = _UpdateRecorder(model)
 
     def measured(self, model: nn.Module, update: int, *, before_clipping: bool) -> dict[str, float]:
         """The measurements of `Monitor`; {} for an update that is not due, or whose beginning was not announced.

@@ -40,7 +40,7 @@ def attention_by_place(
     draws = bool(query_std and key_std)
     query, query_scales = projected(x, query_std, "query", places) if draws else (x.scaled(0.0), (1.0, 1.0))
     key, key_scales = projected(source, key_std, "key", keys) if draws else (source.scaled(0.0), (1.0, 1.0))
-    attending = Attending(places, keys, query, key, value, width, differing)
+    attending = _Attending(places, keys, query, key, value, width, differing)
     inputs = attending.forward()
     output_scales = (1.0, 1.0)
     if "output" in inside:
@@ -89,7 +89,7 @@ def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
 
 
 @dataclass(frozen=True)
-class Attending:
+class _Attending:
     """Queries at some places, which see keys at others: weights that are uniform but for what logits do.
 
     Logits are Gaussian over W_Q and W_K, with the covariance of queries times that of keys. What they add to the

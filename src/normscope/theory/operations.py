@@ -44,16 +44,16 @@ class InitialNumbers(tuple["InitialNumber | InitialNumbers", ...]):
     """A parameter whose entries start from different numbers: its entries, or its rows."""
 
 
-class FollowedNumber(InitialNumber, Followed):
+class _FollowedNumber(InitialNumber, Followed):
     """A parameter of the formula whose updates are followed wherever it multiplies a value.
 
     What is computed from it first, such as 1 less it, is a number that stays.
     """
 
 
-def followed(value: InitialNumber, number: Hashable) -> FollowedNumber:
+def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
     """The same, belonging to the parameter of that name."""
-    made = FollowedNumber(value, value.shape, value.std)
+    made = _FollowedNumber(value, value.shape, value.std)
     made.number, made.entries = number, math.prod(value.shape)
     return made
 

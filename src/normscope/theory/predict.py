@@ -32,7 +32,7 @@ from .weights import AttentionWeights, weights_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPrediction:
+class _StreamPrediction:
     """Curves of one residual stream, (L+1,) by completed blocks, from the embedding on."""
 
     q: Array
@@ -55,7 +55,7 @@ class StackPrediction:
     as in the lower blocks of a deep Post-LN stack, the mean of the norms is smaller."""
     shares: dict[str, Array] = field(default_factory=dict)
     """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
-    streams: dict[str, StreamPrediction] = field(default_factory=dict)
+    streams: dict[str, _StreamPrediction] = field(default_factory=dict)
     """Every residual stream by the name that the formula gives it; of a history of values, the newest one."""
     attention: dict[str, AttentionWeights] = field(default_factory=dict)
     """Its weights by kind of sub-layer: attention, cross_attention."""
@@ -148,8 +148,8 @@ def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPredictio
     )
 
 
-def _curves(depths: Sequence[Products]) -> StreamPrediction:
-    return StreamPrediction(
+def _curves(depths: Sequence[Products]) -> _StreamPrediction:
+    return _StreamPrediction(
         q=np.array([products.one for products in depths]), p=np.array([products.two for products in depths])
     )
 

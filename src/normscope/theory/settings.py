@@ -37,7 +37,7 @@ _Variance = Callable[[int, int], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitialState:
+class _InitialState:
     """What a setting says of a model before the first update; a placement's own gains multiply it."""
 
     title: str
@@ -91,7 +91,7 @@ class InitialState:
         return [Part(rows, differing=repeated(text.same_within, d)), *_sinusoids(d, tokens)]
 
 
-def of_setting(name: str, placement: Placement) -> InitialState:
+def of_setting(name: str, placement: Placement) -> _InitialState:
     """`as-placement` is the one that the placement's source uses."""
     return SETTINGS[placement.initialisation if name == AS_PLACEMENT else name]
 
@@ -143,8 +143,8 @@ AS_PLACEMENT = "as-placement"
 _PACKED = _by_width(1 / 2)
 """Glorot on the packed (3d, d) matrix of queries, keys and values."""
 
-SETTINGS: dict[str, InitialState] = {
-    "theory": InitialState(
+SETTINGS: dict[str, _InitialState] = {
+    "theory": _InitialState(
         title="Xiong et al. 2020, section 3.3",
         # The identity in place of W_O leaves second moments as a matrix from N(0, 1/d) does.
         attention=_by_width(1),
@@ -154,7 +154,7 @@ SETTINGS: dict[str, InitialState] = {
         embedding=None,
         output_is_drawn=False,
     ),
-    "paper": InitialState(
+    "paper": _InitialState(
         title="fairseq 0.7 to 0.8, as Xiong et al. 2020 ran it",
         attention=_by_width(1),
         queries=_PACKED,
@@ -162,7 +162,7 @@ SETTINGS: dict[str, InitialState] = {
         ffn_in=_glorot,
         ffn_out=_glorot,
     ),
-    "fairseq-0.10": InitialState(
+    "fairseq-0.10": _InitialState(
         # Its biases, a few thousandths of what they are added to, are left out.
         title="fairseq 0.10 and later",
         attention=_by_width(1),
@@ -171,29 +171,29 @@ SETTINGS: dict[str, InitialState] = {
         ffn_in=_by_width(1 / 3),
         ffn_out=_by_inner_width(1 / 3),
     ),
-    "xavier-normal": InitialState(title="Glorot normal", attention=_by_width(1), ffn_in=_glorot, ffn_out=_glorot),
-    "xavier-uniform": InitialState(title="Glorot uniform", attention=_by_width(1), ffn_in=_glorot, ffn_out=_glorot),
-    "rezero": InitialState(
+    "xavier-normal": _InitialState(title="Glorot normal", attention=_by_width(1), ffn_in=_glorot, ffn_out=_glorot),
+    "xavier-uniform": _InitialState(title="Glorot uniform", attention=_by_width(1), ffn_in=_glorot, ffn_out=_glorot),
+    "rezero": _InitialState(
         title="Glorot uniform, embeddings U(-1/d, 1/d)",
         attention=_by_width(1),
         ffn_in=_glorot,
         ffn_out=_glorot,
         embedding=lambda d, f: 1 / (3 * d**2),
     ),
-    "normal-0.02": InitialState(
+    "normal-0.02": _InitialState(
         title="N(0, 0.02²)", attention=_fixed(0.02**2), ffn_in=_fixed(0.02**2), ffn_out=_fixed(0.02**2)
     ),
-    "megatron": InitialState(
+    "megatron": _InitialState(
         title="N(0, 2/(5d))", attention=_by_width(2 / 5), ffn_in=_by_width(2 / 5), ffn_out=_by_width(2 / 5)
     ),
-    "small-attention": InitialState(
+    "small-attention": _InitialState(
         title="attention N(0, 2/(5d)), embeddings U(-0.01, 0.01)",
         attention=_by_width(2 / 5),
         ffn_in=_glorot,
         ffn_out=_glorot,
         embedding=_fixed(0.01**2 / 3),
     ),
-    "normal-by-width": InitialState(
+    "normal-by-width": _InitialState(
         title="N(0, 1/d)", attention=_by_width(1), ffn_in=_by_width(1), ffn_out=_by_width(1)
     ),
 }

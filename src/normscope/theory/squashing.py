@@ -21,7 +21,7 @@ MOST = 0.03
 """The largest share of a value's square that may be what another norm has bent; Post-LN has 0.014."""
 
 
-class Squashed(NamedTuple):
+class _Squashed(NamedTuple):
     """For a feature x of variance v: second moments of φ(x) and of φ'(x), which needs no other feature."""
 
     q: Entry
@@ -34,7 +34,7 @@ class Squashed(NamedTuple):
     """d E φ² / dv"""
 
 
-class SquashedPair(NamedTuple):
+class _SquashedPair(NamedTuple):
     """For two features of those variances and a covariance; by place, of the variances (K,) and covariances (K, K)."""
 
     p: Entry
@@ -46,22 +46,22 @@ class SquashedPair(NamedTuple):
 class Erf:
     """Derf at initialisation, in closed form: the arcsine kernel (Williams 1997, eq. 11)."""
 
-    def one(self, variance: Entry) -> Squashed:
+    def one(self, variance: Entry) -> _Squashed:
         twice = 2 * SQUASHING_SLOPE**2 * variance
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
         wide = root(1 + 2 * twice)
-        return Squashed(
+        return _Squashed(
             q=2 / math.pi * np.arcsin(twice / (1 + twice)),
             slope=slope / root(1 + twice),
             slope_q=slope**2 / wide,
             growth=slope**2 / ((1 + twice) * wide),
         )
 
-    def two(self, variance: Entry, covariance: Entry) -> SquashedPair:
+    def two(self, variance: Entry, covariance: Entry) -> _SquashedPair:
         own, common = root(1 + 2 * SQUASHING_SLOPE**2 * variance), 2 * SQUASHING_SLOPE**2 * covariance
         own = np.outer(own, own) if isinstance(own, np.ndarray) else own * own
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
-        return SquashedPair(
+        return _SquashedPair(
             p=2 / math.pi * np.arcsin(common / own), slope_p=slope**2 / root((own - common) * (own + common))
         )
 
@@ -69,9 +69,9 @@ class Erf:
 class Tanh:
     """DyT at initialisation, by the trapezoidal rule: exact to 1e-7 up to a variance of 4,000."""
 
-    def one(self, variance: Entry) -> Squashed:
+    def one(self, variance: Entry) -> _Squashed:
         if isinstance(variance, np.ndarray):
-            return Squashed(*np.array([self.one(float(one)) for one in variance]).T)
+            return _Squashed(*np.array([self.one(float(one)) for one in variance]).T)
         sigma = math.sqrt(variance)
         z, weights = _nodes(_steps(sigma))
         value = np.tanh(SQUASHING_SLOPE * sigma * z)
@@ -79,16 +79,16 @@ class Tanh:
         slope_q = float(weights @ slope**2)
         # By parts, E (z² - 1) f(σz) is σ² E f''.
         growth = float(weights @ ((z**2 - 1) * value**2)) / (2 * variance) if variance else slope_q
-        return Squashed(float(weights @ value**2), float(weights @ slope), slope_q, growth)
+        return _Squashed(float(weights @ value**2), float(weights @ slope), slope_q, growth)
 
-    def two(self, variance: Entry, covariance: Entry) -> SquashedPair:
+    def two(self, variance: Entry, covariance: Entry) -> _SquashedPair:
         if isinstance(variance, np.ndarray):
             size = np.sqrt(variance)
             z, weights = _nodes(_steps(float(size.max())))
             values = np.tanh(SQUASHING_SLOPE * size[:, None] * z)
             scale = np.outer(size, size)
             rho = np.clip(np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0)
-            return SquashedPair(
+            return _SquashedPair(
                 of_pairs(values, z, weights, rho),
                 of_pairs(SQUASHING_SLOPE * (1 - values**2), z, weights, rho),
             )
@@ -99,7 +99,7 @@ class Tanh:
         second = np.tanh(SQUASHING_SLOPE * sigma * (rho * z[:, None] + math.sqrt(1 - rho**2) * z[None, :]))
         given_first, square_given_first = second @ weights, second**2 @ weights
         slope = weights * SQUASHING_SLOPE**2 * (1 - first**2)
-        return SquashedPair(p=float((weights * first) @ given_first), slope_p=float(slope @ (1 - square_given_first)))
+        return _SquashedPair(p=float((weights * first) @ given_first), slope_p=float(slope @ (1 - square_given_first)))
 
 
 def _steps(sigma: float) -> int:

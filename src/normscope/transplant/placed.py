@@ -23,7 +23,7 @@ PLACED = "placed"
 """The name in a block under which all that a formula adds to it stands."""
 
 
-class AddedNorms(nn.ModuleDict):
+class _AddedNorms(nn.ModuleDict):
     """Norms that were not in the model."""
 
 
@@ -32,7 +32,7 @@ class AddedPart(nn.Module):
 
     def __init__(self, norms: Mapping[str, nn.Module], numbers: Mapping[str, ParameterSpec]) -> None:
         super().__init__()
-        self.norms = AddedNorms(norms)
+        self.norms = _AddedNorms(norms)
         self.numbers = PlacedParameters(numbers)
 
 

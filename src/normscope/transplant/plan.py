@@ -15,7 +15,7 @@ from .program import Part, Program, UnfitFormula, programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OldNorm:
+class _OldNorm:
     """A norm of the model that belongs to its old placement."""
 
     module: str
@@ -33,7 +33,7 @@ class BlockPlan:
 
     module: str
     program: Program
-    norms: tuple[OldNorm, ...]
+    norms: tuple[_OldNorm, ...]
     functional: bool
     """Whether norms without a module of their own are among its old ones."""
     reused: Mapping[Part, str]
@@ -233,7 +233,7 @@ def _shape(
     return shape
 
 
-def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[OldNorm]:
+def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[_OldNorm]:
     """The norms of a block's sub-layers by their part, those without a module of their own under the name ""."""
     uses = {use.at: use for use in found.norm_uses}
     norms = []
@@ -246,7 +246,7 @@ def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[O
                 named_kind: SublayerKind = kind if kind in ("feed_forward", "cross_attention") else "attention"
                 read = any(term in one.arguments for one in segment.terms if one.kind != "branch")
                 inner = role == "before" and not read
-                norms.append(OldNorm(module=module, kind=named_kind, role=role, inner=inner))
+                norms.append(_OldNorm(module=module, kind=named_kind, role=role, inner=inner))
     return norms
 
 
@@ -289,7 +289,7 @@ def _final_norm(found: Stack) -> str | None:
 
 
 def _block_paths(
-    model: nn.Module, found: Stack, rows: Sequence[Sequence[Sublayer]], norms: Sequence[Sequence[OldNorm]]
+    model: nn.Module, found: Stack, rows: Sequence[Sequence[Sublayer]], norms: Sequence[Sequence[_OldNorm]]
 ) -> list[str]:
     paths = []
     for row, some in zip(rows, norms, strict=True):
@@ -319,7 +319,7 @@ def _with_forward(model: nn.Module, path: str) -> str:
 
 
 def _block(
-    path: str, program: Program, norms: Sequence[OldNorm], kinds: Sequence[SublayerKind], *, reset: bool, fits: bool
+    path: str, program: Program, norms: Sequence[_OldNorm], kinds: Sequence[SublayerKind], *, reset: bool, fits: bool
 ) -> BlockPlan:
     free = [norm for norm in norms if norm.module]
     reused: dict[Part, str] = {}

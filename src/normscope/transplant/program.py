@@ -25,7 +25,7 @@ class UnfitFormula(ValueError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Later:
+class _Later:
     """A value that is computed when the model runs: a function of values and constants."""
 
     function: Callable[..., Any] | str
@@ -36,34 +36,34 @@ class Later:
     order: int = field(default_factory=count().__next__)
     """Its place among all that a formula computes."""
 
-    def __add__(self, other: Any) -> "Later":
-        return Later(operator.add, (self, other))
+    def __add__(self, other: Any) -> "_Later":
+        return _Later(operator.add, (self, other))
 
-    def __radd__(self, other: Any) -> "Later":
-        return Later(operator.add, (other, self))
+    def __radd__(self, other: Any) -> "_Later":
+        return _Later(operator.add, (other, self))
 
-    def __sub__(self, other: Any) -> "Later":
-        return Later(operator.sub, (self, other))
+    def __sub__(self, other: Any) -> "_Later":
+        return _Later(operator.sub, (self, other))
 
-    def __rsub__(self, other: Any) -> "Later":
-        return Later(operator.sub, (other, self))
+    def __rsub__(self, other: Any) -> "_Later":
+        return _Later(operator.sub, (other, self))
 
-    def __mul__(self, other: Any) -> "Later":
-        return Later(operator.mul, (self, other))
+    def __mul__(self, other: Any) -> "_Later":
+        return _Later(operator.mul, (self, other))
 
-    def __rmul__(self, other: Any) -> "Later":
-        return Later(operator.mul, (other, self))
+    def __rmul__(self, other: Any) -> "_Later":
+        return _Later(operator.mul, (other, self))
 
-    def __truediv__(self, other: Any) -> "Later":
-        return Later(operator.truediv, (self, other))
+    def __truediv__(self, other: Any) -> "_Later":
+        return _Later(operator.truediv, (self, other))
 
-    def __pow__(self, other: Any) -> "Later":
-        return Later(operator.pow, (self, other))
+    def __pow__(self, other: Any) -> "_Later":
+        return _Later(operator.pow, (self, other))
 
-    def __getitem__(self, index: int) -> "Later":
+    def __getitem__(self, index: int) -> "_Later":
         if not self.shape or not 0 <= index < self.shape[0]:
             raise IndexError(f"a value of shape {self.shape} has no entry {index}")
-        return Later(operator.getitem, (self, index), self.shape[1:])
+        return _Later(operator.getitem, (self, index), self.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,10 @@ class _NormOf:
 
     part: Part
 
-    def __call__(self, x: Later, /, *, groups: int | None = None) -> Later:
+    def __call__(self, x: _Later, /, *, groups: int | None = None) -> _Later:
         if groups is not None:
             raise UnfitFormula("it norms parts of the stream each on their own")
-        return Later("norm", (self.part, x))
+        return _Later("norm", (self.part, x))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class _LaterNorms:
     place: str
     given: bool = False
 
-    def __call__(self, x: Later, /, *, groups: int | None = None) -> Later:
+    def __call__(self, x: _Later, /, *, groups: int | None = None) -> _Later:
         return x if self.given else _NormOf((self.place, "main"))(x, groups=groups)
 
     def __getattr__(self, name: str) -> _NormOf:
@@ -94,30 +94,30 @@ class _LaterNorms:
         return _NormOf((self.place, name))
 
 
-class LaterEnd:
+class _LaterEnd:
     """An end of a stack."""
 
     def __init__(self, place: str, *, given: bool = False) -> None:
         self.place, self.norm = place, _LaterNorms(place, given)
 
-    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Later:
-        return Later("parameter", ((self.place, name),), shape)
+    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> _Later:
+        return _Later("parameter", ((self.place, name),), shape)
 
-    def scheduled(self, name: str, *, initial: float) -> Later:
-        return Later("scheduled", ((self.place, name),))
+    def scheduled(self, name: str, *, initial: float) -> _Later:
+        return _Later("scheduled", ((self.place, name),))
 
 
-class _LaterSublayer(LaterEnd):
+class _LaterSublayer(_LaterEnd):
     """F, which the model computes once it has what F reads."""
 
-    def __init__(self, site: Site, branches: list[Later]) -> None:
+    def __init__(self, site: Site, branches: list[_Later]) -> None:
         super().__init__(site.kind)
         self.site, self._branches = site, branches
 
-    def __call__(self, x: Later, /, **inside: Callable[[Any], Any]) -> Later:
+    def __call__(self, x: _Later, /, **inside: Callable[[Any], Any]) -> _Later:
         if inside:
             raise UnfitFormula(f"it applies functions within {self.site.kind} ({', '.join(sorted(inside))})")
-        self._branches.append(Later("branch", (x, self.site.kind)))
+        self._branches.append(_Later("branch", (x, self.site.kind)))
         return self._branches[-1]
 
     def parameter(
@@ -128,8 +128,8 @@ class _LaterSublayer(LaterEnd):
         shape: tuple[int, ...] = (),
         std: float = 0.0,
         shared_by_block: bool = False,
-    ) -> Later:
-        return Later("parameter", (("block" if shared_by_block else self.place, name),), shape)
+    ) -> _Later:
+        return _Later("parameter", (("block" if shared_by_block else self.place, name),), shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +142,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class _Slot:
     """Where a value of a program is kept."""
 
     at: int
@@ -173,22 +173,22 @@ def programs(
     program leaves these norms to it. Raises UnfitFormula where the formula cannot be followed from outside of F.
     """
     stack, made = placement.stack, []
-    inputs: list[Later] = [Later("input")]
-    state: State = placement.start(inputs[0], LaterEnd("start", given=given_start))
+    inputs: list[_Later] = [_Later("input")]
+    state: State = placement.start(inputs[0], _LaterEnd("start", given=given_start))
     for block in range(1, stack.blocks + 1):
-        branches: list[Later] = []
+        branches: list[_Later] = []
         sublayers = [_LaterSublayer(Site(kind=kind, block=block, stack=stack), branches) for kind in kinds]
         state = placement.block(state, sublayers)
         called = [branch.arguments[1] for branch in branches]
         if called != list(kinds):
             raise UnfitFormula(f"it calls {', '.join(called) or 'no sub-layer'} where a block has {', '.join(kinds)}")
         if block == stack.blocks:
-            state = placement.finish(state, LaterEnd("finish"))
+            state = placement.finish(state, _LaterEnd("finish"))
             if given_finish and state.function == "norm" and state.arguments[0] == ("finish", "main"):
                 state = state.arguments[1]
         outputs = list(leaves(state))
         made.append(_program(inputs, branches, outputs))
-        inputs = [Later("input") for _ in outputs]
+        inputs = [_Later("input") for _ in outputs]
         state = _renewed(state, iter(inputs))
     return made
 
@@ -202,13 +202,13 @@ def leaves(state: State) -> Iterator[Any]:
         yield state
 
 
-def _renewed(state: State, values: Iterator[Later]) -> State:
+def _renewed(state: State, values: Iterator[_Later]) -> State:
     return tuple(_renewed(part, values) for part in state) if isinstance(state, tuple) else next(values)
 
 
-def _program(inputs: Sequence[Later], branches: Sequence[Later], outputs: Sequence[Later]) -> Program:
+def _program(inputs: Sequence[_Later], branches: Sequence[_Later], outputs: Sequence[_Later]) -> Program:
     levels: dict[int, int] = {id(value): 0 for value in inputs}
-    found: list[Later] = []
+    found: list[_Later] = []
     norms: dict[Part, str] = {}
     for number, branch in enumerate(branches):
         if _level(branch.arguments[0], levels, found, norms) > number:
@@ -245,13 +245,13 @@ def _program(inputs: Sequence[Later], branches: Sequence[Later], outputs: Sequen
     )
 
 
-def _level(value: Any, levels: dict[int, int], found: list[Later], norms: dict[Part, str]) -> int:
+def _level(value: Any, levels: dict[int, int], found: list[_Later], norms: dict[Part, str]) -> int:
     """How many branches have to be known before a value can be computed; what it is computed from is found too."""
     if isinstance(value, tuple):
         return max((_level(part, levels, found, norms) for part in value), default=0)
     if isinstance(value, _NormOf):
         norms.setdefault(value.part, "key")
-    if not isinstance(value, Later):
+    if not isinstance(value, _Later):
         return 0
     if id(value) not in levels:
         if value.function == "branch":
@@ -266,13 +266,13 @@ def _level(value: Any, levels: dict[int, int], found: list[Later], norms: dict[P
 def _slotted(value: Any, slots: Mapping[int, int]) -> Any:
     if isinstance(value, tuple):
         return tuple(_slotted(part, slots) for part in value)
-    return Slot(slots[id(value)]) if isinstance(value, Later) else value
+    return _Slot(slots[id(value)]) if isinstance(value, _Later) else value
 
 
 def _role(x: Any, kind: str) -> str:
     """What a norm of a sub-layer norms: F's output alone, however scaled, a sum with it, or what has none of it."""
-    while isinstance(x, Later) and x.function in (operator.mul, operator.truediv):
-        inner = [part for part in x.arguments if isinstance(part, Later) and part.function != "parameter"]
+    while isinstance(x, _Later) and x.function in (operator.mul, operator.truediv):
+        inner = [part for part in x.arguments if isinstance(part, _Later) and part.function != "parameter"]
         if len(inner) != 1:
             break
         x = inner[0]
@@ -285,9 +285,9 @@ def _contains(x: Any, kind: str) -> bool:
     ahead, seen = [x], set[int]()
     while ahead:
         one = ahead.pop()
-        if id(one) in seen or not isinstance(one, tuple | Later):
+        if id(one) in seen or not isinstance(one, tuple | _Later):
             continue
-        if isinstance(one, Later) and one.function == "branch" and one.arguments[1] == kind:
+        if isinstance(one, _Later) and one.function == "branch" and one.arguments[1] == kind:
             return True
         seen.add(id(one))
         ahead += one if isinstance(one, tuple) else one.arguments
@@ -346,7 +346,7 @@ class Run:
         return step.function(*self._value(step.arguments))
 
     def _value(self, argument: Any) -> Any:
-        if isinstance(argument, Slot):
+        if isinstance(argument, _Slot):
             return self._slots[argument.at]
         if isinstance(argument, _NormOf):
             return self._norms[argument.part]
@@ -354,47 +354,47 @@ class Run:
 
 
 def _slots_in(argument: Any) -> Iterator[int]:
-    if isinstance(argument, Slot):
+    if isinstance(argument, _Slot):
         yield argument.at
     elif isinstance(argument, tuple):
         for part in argument:
             yield from _slots_in(part)
 
 
-def _mix(query: Later, values: Sequence[Later], key: Any, value: Any = None) -> Later:
-    return Later(mix, (query, tuple(values), key, value))
+def _mix(query: _Later, values: Sequence[_Later], key: Any, value: Any = None) -> _Later:
+    return _Later(mix, (query, tuple(values), key, value))
 
 
-def _joined(x: Later, *others: Later, epsilon: float = 1e-6) -> Later:
-    return Later(_joined_with, (epsilon, x, *others))
+def _joined(x: _Later, *others: _Later, epsilon: float = 1e-6) -> _Later:
+    return _Later(_joined_with, (epsilon, x, *others))
 
 
 def _joined_with(epsilon: float, *values: Any) -> Any:
     return joined(*values, epsilon=epsilon)
 
 
-def _connect(x: Later, weight: Later, bias: Any = 0.0, scale: Any = 1.0, *, name: str = "") -> tuple[Later, ...]:
-    whole = Later(connect, (x, weight, bias, scale))
-    return tuple(Later(operator.getitem, (whole, row)) for row in range(weight.shape[0]))
+def _connect(x: _Later, weight: _Later, bias: Any = 0.0, scale: Any = 1.0, *, name: str = "") -> tuple[_Later, ...]:
+    whole = _Later(connect, (x, weight, bias, scale))
+    return tuple(_Later(operator.getitem, (whole, row)) for row in range(weight.shape[0]))
 
 
-def _sinkhorn(first: Later, logits: tuple[Later, ...], rounds: int, epsilon: float) -> tuple[tuple[Later, ...], ...]:
-    whole, size = Later(_doubly_stochastic, (logits, rounds, epsilon)), isqrt(len(logits))
-    rows = [Later(operator.getitem, (whole, row)) for row in range(size)]
-    return tuple(tuple(Later(operator.getitem, (row, column)) for column in range(size)) for row in rows)
+def _sinkhorn(first: _Later, logits: tuple[_Later, ...], rounds: int, epsilon: float) -> tuple[tuple[_Later, ...], ...]:
+    whole, size = _Later(_doubly_stochastic, (logits, rounds, epsilon)), isqrt(len(logits))
+    rows = [_Later(operator.getitem, (whole, row)) for row in range(size)]
+    return tuple(tuple(_Later(operator.getitem, (row, column)) for column in range(size)) for row in rows)
 
 
 def _doubly_stochastic(logits: tuple[Any, ...], rounds: int, epsilon: float) -> Any:
     return sinkhorn(logits[0], logits, rounds, epsilon)
 
 
-def _later(operation: Callable[..., Any]) -> Callable[..., Later]:
-    return lambda *arguments: Later(operation, arguments)
+def _later(operation: Callable[..., Any]) -> Callable[..., _Later]:
+    return lambda *arguments: _Later(operation, arguments)
 
 
 for _operation in (unit, sigmoid, tanh, silu, stopped, by_head, beside):
-    _operation.register(Later, _later(_operation))
-mix.register(Later, _mix)
-joined.register(Later, _joined)
-connect.register(Later, _connect)
-sinkhorn.register(Later, _sinkhorn)
+    _operation.register(_Later, _later(_operation))
+mix.register(_Later, _mix)
+joined.register(_Later, _joined)
+connect.register(_Later, _connect)
+sinkhorn.register(_Later, _sinkhorn)

@@ -31,7 +31,7 @@ RECIPE = "transplanted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transplanted:
+class _Transplanted:
     """What was done to a model; its `transplanted`."""
 
     placement: str
@@ -71,7 +71,7 @@ class Transplanted:
 
 def transplant(
     model: nn.Module, target: type[Placement], inputs: Inputs, *, initialise: Literal["draw", "keep"], stack: str | None
-) -> Transplanted:
+) -> _Transplanted:
     """Put a model under a placement, in place.
 
     Raises TransplantRefused, with the reason and the place, where that cannot be done or where the doctor does not name
@@ -99,7 +99,7 @@ def transplant(
             )
     for one, some in zip(plans, matrices, strict=False):
         draw(model, one, some)
-    done = Transplanted(
+    done = _Transplanted(
         placement=target.name,
         before=plans[0].found.placement,
         initialise=initialise,
@@ -124,7 +124,7 @@ def untransplant(model: nn.Module) -> nn.Module:
     Raises TransplantRefused for a model that is not transplanted.
     """
     done = getattr(model, "transplanted", None)
-    if not isinstance(done, Transplanted):
+    if not isinstance(done, _Transplanted):
         raise TransplantRefused(f"{type(model).__name__} is not transplanted")
     for name in done.blocks:
         block = model.get_submodule(name)

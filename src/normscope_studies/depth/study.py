@@ -20,7 +20,7 @@ from .measure import DepthConfig, encoder_placements, seeds_rms
 from .picture import DepthLine, depth_svg
 
 
-class Behaviour(StrEnum):
+class _Behaviour(StrEnum):
     """In the order in which figures give them their hues."""
 
     GROWS = "grows"
@@ -33,17 +33,17 @@ class Behaviour(StrEnum):
 _HELD_WITHIN, _STILL_WITHIN, _FALLEN_BELOW = 0.005, 1.1, 0.8
 
 
-def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> Behaviour:
+def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> _Behaviour:
     """What a curve does after its first block; None in `rms` is a value that is not finite."""
     values = [value for depth, value in zip(depths, rms, strict=True) if depth >= 1 and value is not None]
     if None in rms:
-        return Behaviour.OVERFLOWS
+        return _Behaviour.OVERFLOWS
     # The first block may be another than the others (KEEL, HybridNorm*).
     if all(abs(value - 1) < _HELD_WITHIN for value in values[1:] or values):
-        return Behaviour.HELD
+        return _Behaviour.HELD
     if max(values) < _STILL_WITHIN * min(values):
-        return Behaviour.STILL
-    return Behaviour.FALLS if values[-1] < _FALLEN_BELOW * values[0] else Behaviour.GROWS
+        return _Behaviour.STILL
+    return _Behaviour.FALLS if values[-1] < _FALLEN_BELOW * values[0] else _Behaviour.GROWS
 
 
 def exponent(depths: Sequence[int], rms: Sequence[float | None]) -> float | None:
@@ -90,7 +90,7 @@ def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFig
         name="hidden_rms",
         title="Root mean square of the hidden state after every block",
         caption="Mean over draws of the weights; both axes are logarithmic. Curves that coincide share a line.",
-        svg=depth_svg(lines, groups=tuple(Behaviour), title=ABOUT.title),
+        svg=depth_svg(lines, groups=tuple(_Behaviour), title=ABOUT.title),
         wide=True,
         panels=[_panel(lines)],
     )
@@ -98,7 +98,7 @@ def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFig
 
 def _panel(lines: Sequence[DepthLine]) -> Panel:
     """The same curves one by one, for those who look for one of them."""
-    hues = {str(group): hue for hue, group in enumerate(Behaviour)}
+    hues = {str(group): hue for hue, group in enumerate(_Behaviour)}
     return Panel(
         title="Root mean square of the hidden state",
         xlabel="completed blocks",
@@ -112,7 +112,7 @@ def _panel(lines: Sequence[DepthLine]) -> Panel:
     )
 
 
-_MOVING = (Behaviour.GROWS, Behaviour.FALLS)
+_MOVING = (_Behaviour.GROWS, _Behaviour.FALLS)
 
 
 def _curve(name: str, config: DepthConfig, pieces: Pieces) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LadderRun:
+class _LadderRun:
     """Where a training went."""
 
     cell: Cell
@@ -45,9 +45,9 @@ class Ladder:
     warmup_updates: int
     peak_lrs: Sequence[float]
     """Rising."""
-    runs: Sequence[Sequence[LadderRun]]
+    runs: Sequence[Sequence[_LadderRun]]
     """A row for each seed that climbed the ladder, a column for each rate."""
-    again: Mapping[float, Sequence[LadderRun]]
+    again: Mapping[float, Sequence[_LadderRun]]
     """By rate, one run a seed: of the rates with the lowest losses on the ladder."""
 
     @property
@@ -56,7 +56,7 @@ class Ladder:
         return min(sorted(self.again), key=lambda lr: mean_nats(self.again[lr]))
 
     @property
-    def at_best(self) -> Sequence[LadderRun]:
+    def at_best(self) -> Sequence[_LadderRun]:
         """The runs at the best rate, one a seed."""
         return self.again[self.best_lr]
 
@@ -204,13 +204,13 @@ def climb(
     }
 
 
-def lowest_rates(rows: Sequence[Sequence[LadderRun]], peak_lrs: Sequence[float], count: int) -> tuple[float, ...]:
+def lowest_rates(rows: Sequence[Sequence[_LadderRun]], peak_lrs: Sequence[float], count: int) -> tuple[float, ...]:
     """The rates with the lowest mean losses, rising; the smaller first of those that are equal."""
     means = {lr: mean_nats(column) for lr, column in zip(peak_lrs, zip(*rows, strict=True), strict=True)}
     return tuple(sorted(sorted(means, key=lambda lr: (means[lr], lr))[:count]))
 
 
-def mean_nats(runs: Sequence[LadderRun]) -> float:
+def mean_nats(runs: Sequence[_LadderRun]) -> float:
     """Mean of the last losses in nats."""
     return math.fsum(run.final_nats for run in runs) / len(runs)
 
@@ -259,7 +259,7 @@ def _runs(
     seeds: range,
     stage: str,
     pieces: Pieces,
-) -> dict[tuple[tuple[_Key, int], float, int], LadderRun]:
+) -> dict[tuple[tuple[_Key, int], float, int], _LadderRun]:
     """By arm and warm-up, rate and seed; the first seed of all is trained first."""
     cells = [
         (each, cell)
@@ -271,7 +271,7 @@ def _runs(
     return {(each, cell.arm.peak_lr, cell.seed): run for (each, cell), run in zip(cells, runs, strict=True)}
 
 
-def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[LadderRun]:
+def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[_LadderRun]:
     """Train what the folder lacks, and say where each of the cells went.
 
     stage: what the trainings are called while they run. Raises UserError for a training that failed, and Interrupted.
@@ -298,9 +298,9 @@ def train_all(cells: Sequence[PoolCell], stage: str, pieces: Pieces) -> None:
         raise UserError("\n".join(failed))
 
 
-def _run(cell: Cell) -> LadderRun:
+def _run(cell: Cell) -> _LadderRun:
     events = cell.folder.events()
     first = next((event["nll_nats"] for event in events if event["event"] == "update"), math.inf)
     validations = [event["nll_nats"] for event in events if event["event"] == "validation"]
     finite = events[-1]["event"] == "finished" and math.isfinite(validations[-1])
-    return LadderRun(cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite)
+    return _LadderRun(cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite)

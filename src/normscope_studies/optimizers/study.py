@@ -96,7 +96,7 @@ def bigram_nats(train: NDArray[Any], valid: NDArray[Any]) -> float:
     return float(-np.log(shares[valid[:-1], valid[1:]]).mean())
 
 
-class Need(StrEnum):
+class _Need(StrEnum):
     """Whether a placement needs a warm-up under an optimiser, the strongest answer first."""
 
     NEEDS = "needs it"
@@ -106,7 +106,7 @@ class Need(StrEnum):
     UNLEARNED = "did not learn"
 
 
-def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) -> dict[tuple[str, str, int], Need]:
+def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) -> dict[tuple[str, str, int], _Need]:
     """By the interval of each gain: above `needs_nats`, above 0, below `needs_nats`, or across an edge.
 
     Intervals are corrected for how many pairs there are. A gain that is certain and below `needs_nats` is one; so is
@@ -116,13 +116,13 @@ def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) ->
     without, no_gain = (gains_at_most(pairs, edge, unigram_nats) for edge in (needs_nats, 0.0))
     for key, pair in pairs.items():
         if not pair.learned(unigram_nats):
-            found[key] = Need.UNLEARNED
+            found[key] = _Need.UNLEARNED
         elif without[key] is False:
-            found[key] = Need.NEEDS
+            found[key] = _Need.NEEDS
         elif no_gain[key] is False:
-            found[key] = Need.GAINS
+            found[key] = _Need.GAINS
         else:
-            found[key] = Need.DOES_NOT if without[key] else Need.UNDECIDED
+            found[key] = _Need.DOES_NOT if without[key] else _Need.UNDECIDED
     return found
 
 
@@ -222,7 +222,7 @@ def _words(config: OptimizersConfig) -> tuple[str, ...]:
 
 
 def tables(
-    config: OptimizersConfig, pairs: _OptimizerPairs, needs: Mapping[tuple[str, str, int], Need]
+    config: OptimizersConfig, pairs: _OptimizerPairs, needs: Mapping[tuple[str, str, int], _Need]
 ) -> list[StudyTable]:
     """The one that a practitioner pins to the wall: who needs a warm-up; then where the runs of each optimiser end."""
     columns = [(optimizer, warmup) for optimizer in config.optimizers for warmup in config.warmups[1:]]

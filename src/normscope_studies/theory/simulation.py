@@ -30,7 +30,7 @@ SEQUENCES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StackDraw:
+class _StackDraw:
     """One stack of one draw; each value a mean over the draw's sequences, or over several draws' too."""
 
     q: NDArray[np.float64]
@@ -78,7 +78,7 @@ class Simulation:
                 for name, linear in sublayer.f.matrices():
                     _record_gradient(linear, partial(self._add_square, kind, crosses + name))
 
-    def draw(self, seed: int) -> dict[str, StackDraw]:
+    def draw(self, seed: int) -> dict[str, _StackDraw]:
         """Weights, sequences, targets and, where it is not tied, the output projection, all of that seed."""
         seed_weights(seed)
         initialise(self.modules, self.model.setting, self.placement)
@@ -154,10 +154,10 @@ def _moments(x_ND: Tensor) -> tuple[float, float]:
     return one / tokens, (float(products.sum()) - one) / pairs if pairs else math.nan
 
 
-def _drawn(stream: list[tuple[float, float]], squares: dict[str, list[float]]) -> StackDraw:
+def _drawn(stream: list[tuple[float, float]], squares: dict[str, list[float]]) -> _StackDraw:
     moments = np.array(stream)
     # Gradients were recorded from the last block to the first.
-    return StackDraw(
+    return _StackDraw(
         q=moments[:, 0], p=moments[:, 1], squares={name: np.array(found[::-1]) for name, found in squares.items()}
     )
 

@@ -22,7 +22,7 @@ from .config import DE_EN, OPTIMIZERS, PLACEMENTS, RunsConfig, TranslationArm
 
 
 @dataclass(frozen=True, slots=True)
-class TranslationCell(BesideRuns):
+class _TranslationCell(BesideRuns):
     """One run."""
 
     arm: TranslationArm
@@ -88,7 +88,7 @@ ArmCurves = dict[TranslationArm, list[TranslationCurve]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairText:
+class _PairText:
     """What a language pair is trained and validated on."""
 
     unigram_nats: float
@@ -106,7 +106,7 @@ class Trained:
     """The runs of one figure."""
 
     curves: ArmCurves
-    texts: dict[str, PairText]
+    texts: dict[str, _PairText]
     """By language pair."""
     trained_by: dict[str, dict[str, Any]]
     """By run: the source that made it."""
@@ -128,10 +128,10 @@ def trained(config: RunsConfig, arms: Iterable[TranslationArm], pieces: Pieces) 
     return Trained(curves=curves_of(cells), texts=texts, trained_by=sources(cells))
 
 
-def _text(config: RunsConfig, pair: str) -> PairText:
+def _text(config: RunsConfig, pair: str) -> _PairText:
     corpus = open_corpus(config.training(pair).data)
     train_split, valid = corpus.splits["train"], corpus.splits["valid"]
-    return PairText(
+    return _PairText(
         unigram_nats=TRANSLATION.chance_nats(corpus),
         train_pairs=len(train_split),
         train_tokens=int(train_split.target.lengths.sum()),
@@ -146,7 +146,7 @@ def folder_of(config: RunsConfig, pieces: Pieces) -> Path:
     return Path(config.cells) if config.cells else pieces.folder.resolve().parent / "translation-cells"
 
 
-def cells_of(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> list[TranslationCell]:
+def cells_of(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> list[_TranslationCell]:
     """The runs of all arms, those of the first seed first; nothing is written.
 
     A run's name has its arm, its seed, and a hash of the settings that all arms share, so that runs of two sizes lie
@@ -172,11 +172,11 @@ def cells_of(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -
             run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}_{config.digest(arm.pair)}")
             resolved = resolve(asked, run)
             refuse_other_configuration(run, resolved)
-            cells.append(TranslationCell(arm, seed, run, resolved))
+            cells.append(_TranslationCell(arm, seed, run, resolved))
     return cells
 
 
-def train(cells: Sequence[TranslationCell], pieces: Pieces) -> None:
+def train(cells: Sequence[_TranslationCell], pieces: Pieces) -> None:
     """Train what is not finished; on CPUs one run a core, each of one thread.
 
     Where all are over nothing is written: a page can be made while another study trains in the folder. Raises
@@ -194,7 +194,7 @@ def train(cells: Sequence[TranslationCell], pieces: Pieces) -> None:
         train_all(cells, stage, pieces)
 
 
-def curves_of(cells: Iterable[TranslationCell]) -> ArmCurves:
+def curves_of(cells: Iterable[_TranslationCell]) -> ArmCurves:
     """Of runs that are over. Raises KeyError for an event of another version."""
     found: ArmCurves = {}
     for cell in cells:
@@ -202,7 +202,7 @@ def curves_of(cells: Iterable[TranslationCell]) -> ArmCurves:
     return found
 
 
-def _curve(cell: TranslationCell) -> TranslationCurve:
+def _curve(cell: _TranslationCell) -> TranslationCurve:
     events = cell.folder.events()
     trained = [event for event in events if event["event"] == "update"]
     validations = [event for event in events if event["event"] == "validation"]

@@ -8,7 +8,7 @@ and a rest, which is independent of everything above. A matrix W that has made h
 g hᵀ / ‖h‖²·(‖h‖²/‖g‖²) and otherwise drawn anew: it turns h into g times its gain, and the whole change into fresh
 randomness as large as its mean square gain says.
 
-`InnerChange` is the change inside F: at the outputs of its first matrices, on its way to what F gives.
+`_InnerChange` is the change inside F: at the outputs of its first matrices, on its way to what F gives.
 """
 
 import math
@@ -29,7 +29,7 @@ from .signs import Slopes, rounded, slope_squares, slopes, through_units
 from .tokens import NONE, Alike, Tokens, Whole, forward, ledger_of, over_tokens, sandwich, solved, trace, whole
 
 
-class InnerChange(NamedTuple):
+class _InnerChange(NamedTuple):
     """What moves at the outputs of a first matrix."""
 
     coefficients: Tokens
@@ -43,8 +43,8 @@ class InnerChange(NamedTuple):
     """And the variance of what single inputs add to that, for independent responses. Both for inputs of variance 1
     where all tokens are alike, and else for inputs as they are."""
 
-    def plus(self, other: "InnerChange") -> "InnerChange":
-        return InnerChange(
+    def plus(self, other: "_InnerChange") -> "_InnerChange":
+        return _InnerChange(
             self.coefficients.plus(other.coefficients),
             self.rest.plus(other.rest),
             self.sign + other.sign,
@@ -52,31 +52,31 @@ class InnerChange(NamedTuple):
         )
 
 
-UNMOVED = InnerChange(NONE, NONE)
+UNMOVED = _InnerChange(NONE, NONE)
 
 
 def own(
     rule: UpdateRule, projection: Projection, gradient: Tokens, fan_in: int, fan_out: int, *, activated: bool
-) -> InnerChange:
+) -> _InnerChange:
     """What the matrix's own update moves."""
     inputs = over_tokens(projection.inputs)
     if rule == "sign" and activated:
         square = 1.0 if isinstance(inputs, Whole) else inputs.one
-        return InnerChange(NONE, NONE, fan_in * math.sqrt(square), fan_in * square) if gradient.one > 0 else UNMOVED
+        return _InnerChange(NONE, NONE, fan_in * math.sqrt(square), fan_in * square) if gradient.one > 0 else UNMOVED
     step = first_step(rule, UpdatedMatrix(inputs, gradient, fan_in, fan_out), projection.length)
-    return InnerChange(step.coefficients, step.rest)
+    return _InnerChange(step.coefficients, step.rest)
 
 
-def through_matrix(projection: Projection, coefficients: Tokens, gram: Tokens) -> InnerChange:
+def through_matrix(projection: Projection, coefficients: Tokens, gram: Tokens) -> _InnerChange:
     """What a moved input moves: the matrix is random but for what it has made of gradients on their way back.
 
     coefficients: of the gradients at the input. gram: of the whole change there.
     """
-    return InnerChange(coefficients.scaled(projection.onward), gram.scaled(projection.onward))
+    return _InnerChange(coefficients.scaled(projection.onward), gram.scaled(projection.onward))
 
 
 def attended(
-    projection: Projection, moved: InnerChange, gradient: Tokens, width: int, *, last_is_drawn: bool
+    projection: Projection, moved: _InnerChange, gradient: Tokens, width: int, *, last_is_drawn: bool
 ) -> MatrixStep:
     """Through attention's mixing and its last matrix.
 
@@ -95,7 +95,7 @@ def attended(
 
 def activated(
     projection: Projection,
-    moved: InnerChange,
+    moved: _InnerChange,
     made: Map,
     gradients: tuple[Tokens, Tokens],
     fan_out: int,
@@ -138,7 +138,7 @@ def activated(
 def _activated_by_place(
     projection: Projection,
     back: Factors,
-    moved: InnerChange,
+    moved: _InnerChange,
     made: Map,
     gradients: tuple[Tokens, Tokens],
     fan_out: int,
@@ -259,14 +259,14 @@ class Carried:
             total=square(total),
         )
 
-    def _owns(self, applied: Applied, at: Arrived) -> list[InnerChange]:
+    def _owns(self, applied: Applied, at: Arrived) -> list[_InnerChange]:
         activates = applied.site.kind == "feed_forward"
         return [
             own(self.rule, projection, over_tokens(g), self.width, self._outputs(applied), activated=activates)
             for projection, g in zip(applied.map.projections, at.projections, strict=True)
         ]
 
-    def _brought(self, applied: Applied, coefficients: Tokens, gram: Tokens) -> list[InnerChange]:
+    def _brought(self, applied: Applied, coefficients: Tokens, gram: Tokens) -> list[_InnerChange]:
         return [through_matrix(projection, coefficients, gram) for projection in applied.map.projections]
 
     def _last(self, applied: Applied, at: Arrived) -> MatrixStep:
@@ -283,7 +283,7 @@ class Carried:
             self.rule, UpdatedMatrix(inputs, over_tokens(at.output), made.last_width, self.width, hidden), self.tokens
         )
 
-    def _through(self, applied: Applied, at: Arrived, moved: list[InnerChange]) -> MatrixStep:
+    def _through(self, applied: Applied, at: Arrived, moved: list[_InnerChange]) -> MatrixStep:
         """To F's output."""
         total, outputs = STILL, self._outputs(applied)
         for projection, one, g in zip(applied.map.projections, moved, at.projections, strict=True):
