@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_405,
+    "lines": 80_255,
     "lines of normscope": 67_876,
-    "files": 490,
-    "import lines, %": 6.55,
-    "public nouns": 751,
+    "files": 489,
+    "import lines, %": 6.56,
+    "public nouns": 718,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

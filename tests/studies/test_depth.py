@@ -14,8 +14,7 @@ from normscope.errors import UserError
 from normscope.placement import Placement, register, registry
 from normscope_studies.depth import measure
 from normscope_studies.depth.measure import DepthConfig, encoder_placements, hidden_rms
-from normscope_studies.depth.picture import DepthLine, bundled, depth_svg, spread
-from normscope_studies.depth.study import STUDY, _Behaviour, behaviour, exponent
+from normscope_studies.depth.study import STUDY, _Behaviour, behaviour, bundled, exponent, picture
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import configured, run_study
 
@@ -113,9 +112,9 @@ class TestStudy:
         assert found["settings"]["blocks"] == 12
         assert {"torch", "processor", "threads", "normscope"} <= found["environment"].keys()
         assert found["commands"] == ["normscope study depth"]
-        picture = (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8")
-        assert "Pre-LN: " in picture
-        assert "Post-LN: 1 at depth 12, stays at 1" in picture
+        drawn = (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8")
+        assert "what grows: Pre-LN " in drawn
+        assert "stays at 1: Post-LN " in drawn
 
     def test_what_is_there_is_not_measured_again(self, tmp_path):
         config = small("pre-ln", "post-ln")
@@ -161,8 +160,7 @@ class TestStudy:
         found, _ = run(small("own-loud", "post-ln"), tmp_path)
         assert found["placements"][0]["behaviour"] == _Behaviour.OVERFLOWS
         assert found["placements"][0]["mean_rms"][-1] is None
-        # In the figure's description, and at the end of the one curve that does.
-        assert (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8").count("leaves float32") == 2
+        assert "leaves float32: Loud " in (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8")
 
     @pytest.mark.thorough
     def test_every_placement_of_encoders(self, tmp_path):
@@ -203,27 +201,22 @@ class TestStudy:
 
 
 class TestPicture:
-    def line(self, label: str, values: list[float | None], group: str = "grows") -> DepthLine:
-        return DepthLine(label=label, group=group, note=group, depths=list(range(len(values))), values=values)
+    DEPTHS = (0, 1, 10)
 
-    def test_lines_that_coincide_share_a_name(self):
-        lines = [self.line("A", [1, 2, 4]), self.line("B", [9, 2.02, 4]), self.line("C", [1, 2, 4.2])]
-        assert [[line.label for line in bundle] for bundle in bundled(lines)] == [["A", "B"], ["C"]]
+    def curve(self, title: str, *values: float | None, what: str = "grows") -> dict:
+        return {"title": title, "behaviour": what, "mean_rms": list(values)}
 
-    def test_labels_do_not_overlap_and_stay_near(self):
-        wanted, halves = [0.1, 0.5, 0.5, 0.51, 0.99], [0.02, 0.05, 0.1, 0.02, 0.03]
-        found = spread(wanted, halves)
-        for i in range(4):
-            assert found[i] + halves[i] <= found[i + 1] - halves[i + 1] + 1e-12
-        assert found[0] == 0.1
-        assert found[-1] == pytest.approx(0.97)
-        assert found[1] < 0.5 < found[3]
+    def test_curves_that_coincide_after_a_block_share_a_line(self):
+        curves = [self.curve("A", 1, 2, 4), self.curve("B", 9, 2.02, 4), self.curve("C", 1, 2, 4.2)]
+        curves += [self.curve("D", 1, 2, None), self.curve("E", 1, 2, None)]
+        assert [[one["title"] for one in bundle] for bundle in bundled(curves)] == [["A", "B"], ["C"], ["D", "E"]]
 
-    def test_a_name_is_no_formula_and_the_bytes_are_the_same(self):
-        lines = [self.line("$x$ & <y>", [1, 2, 4]), self.line("", [1, None, None])]
-        first = depth_svg(lines, groups=("grows",), title="T")
-        assert first == depth_svg(lines, groups=("grows",), title="T")
-        assert "$x$ &amp; &lt;y&gt;" in first
+    def test_a_panel_for_each_behaviour_that_there_is(self):
+        curves = [self.curve("$x$ & <y>", 1, 2, 4), self.curve("B", 1, 2, 4), self.curve("C", 1, 1, 1, what="falls")]
+        drawn = picture(self.DEPTHS, curves)
+        assert [[one.label for one in panel.series] for panel in drawn.panels] == [["$x$ & <y> and 1 other"], ["C"]]
+        assert drawn.panels[0].series[0].x == [1, 10]
+        assert "$x$ &amp; &lt;y&gt;" in drawn.svg
 
 
 class TestVerb:

@@ -18,7 +18,7 @@ _LOOKS = {
     "claimed": {"ls": (0, (1.2, 1.8)), "marker": "", "lw": 1.7},
 }
 _FURTHER_DASHES = ((0, (1.5, 1.3)), (0, (7, 1.5, 1.5, 1.5)), (0, (9, 2)))
-"""Of predictions, where there are more of them than hues: one for each further round of the hues."""
+"""Of curves where there are more of them than hues: one for each further round of the hues."""
 _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES, _LEGEND_ROW_INCHES = 4.6, 3.2, 0.24
 _MOST_MARKERS = 17
 _LETTER_INCHES, _LEGEND_HANDLE_INCHES = 0.09, 0.85
@@ -69,7 +69,7 @@ def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
         y = [float("nan") if value is None else value for value in series.y]
         every = 1 if series.kind == "points" else max(1, -(-len(y) // _MOST_MARKERS))
         (line,) = axes.plot(series.x, y, color=color, markevery=every, **_LOOKS[series.kind])  # type: ignore[arg-type]
-        if series.kind == "predicted" and series.hue >= len(HUES):
+        if series.kind in ("predicted", "measured") and series.hue >= len(HUES):
             line.set_linestyle(_FURTHER_DASHES[(series.hue // len(HUES) - 1) % len(_FURTHER_DASHES)])
         handles.setdefault(series.label, line)
         if series.low:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from normscope.placement import named
 from normscope.placement.printing import formula
 from normscope.report.chart import Panel
+from normscope.report.words import counted
 
 from ..engine.figures import line
 from ..engine.page import StudyFigure, StudyTable, table
@@ -17,7 +17,6 @@ from ..engine.pieces import Pieces, plain
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .measure import DepthConfig, encoder_placements, seeds_rms
-from .picture import DepthLine, depth_svg
 
 
 class _Behaviour(StrEnum):
@@ -30,6 +29,8 @@ class _Behaviour(StrEnum):
     OVERFLOWS = "leaves float32"
 
 
+_COINCIDE = 0.025
+"""Largest relative distance between curves that share a line."""
 _HELD_WITHIN, _STILL_WITHIN, _FALLEN_BELOW = 0.005, 1.1, 0.8
 
 
@@ -57,6 +58,10 @@ def exponent(depths: Sequence[int], rms: Sequence[float | None]) -> float | None
 
 _SHOWN = (1, 10, 100, 1000)
 """Depths of the table, with the last one."""
+_DRAWN = tuple(round(10 ** (quarter / 4)) for quarter in range(17))
+"""Depths of the figure, the same."""
+_NEAR_1 = (0.5, 2.0)
+"""The axis of what stays where it is: one that fitted the curves would show rounding."""
 
 
 def run(config: DepthConfig, pieces: Pieces) -> Findings:
@@ -70,46 +75,61 @@ def run(config: DepthConfig, pieces: Pieces) -> Findings:
         figures=[figure],
         tables=[_table(config.depths, curves)],
         data={"depths": config.depths, "placements": curves},
-        lines=[*_lines(config.depths, curves), f"figure: {pieces.folder / Path(f'{figure.name}.svg')}"],
+        lines=[*_lines(config.depths, curves), f"figure: {pieces.folder / f'{figure.name}.svg'}"],
     )
 
 
 def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFigure:
-    """All curves, those that coincide sharing a line."""
-    lines = [
-        DepthLine(
-            label=curve["title"],
-            group=curve["behaviour"],
-            note=f"depth^{curve['exponent']:.2g}" if curve["behaviour"] in _MOVING else curve["behaviour"],
-            depths=depths,
-            values=curve["mean_rms"],
-        )
-        for curve in curves
-    ]
-    return StudyFigure(
+    """A panel for each behaviour; curves that coincide share a line."""
+    at = [i for i, depth in enumerate(depths) if depth in (*_DRAWN, depths[-1])]
+    panels = []
+    for behaviour in _Behaviour:
+        bundles = bundled([curve for curve in curves if curve["behaviour"] == behaviour])
+        series = [
+            line(_named(bundle), "measured", hue, [depths[i] for i in at], [bundle[0]["mean_rms"][i] for i in at])
+            for hue, bundle in enumerate(bundles)
+        ]
+        if series:
+            panel = Panel(
+                title=f"what {behaviour}" if behaviour in _MOVING else behaviour,
+                xlabel="completed blocks",
+                ylabel="RMS of the hidden state",
+                series=series,
+                log_x=True,
+                log_y=True,
+                y_range=_NEAR_1 if behaviour in (_Behaviour.HELD, _Behaviour.STILL) else None,
+            )
+            panels.append(panel)
+    return StudyFigure.of_panels(
         name="hidden_rms",
         title="Root mean square of the hidden state after every block",
-        caption="Mean over draws of the weights; both axes are logarithmic. Curves that coincide share a line.",
-        svg=depth_svg(lines, groups=tuple(_Behaviour), title=ABOUT.title),
+        caption="Mean over draws of the weights; both axes are logarithmic. Curves that coincide share a line, which "
+        "is named after the first of them.",
+        panels=panels,
         wide=True,
-        panels=[_panel(lines)],
     )
 
 
-def _panel(lines: Sequence[DepthLine]) -> Panel:
-    """The same curves one by one, for those who look for one of them."""
-    hues = {str(group): hue for hue, group in enumerate(_Behaviour)}
-    return Panel(
-        title="Root mean square of the hidden state",
-        xlabel="completed blocks",
-        ylabel="RMS of the hidden state",
-        series=[
-            line(one.label, "measured", hues[one.group], [x for x, _ in one.points], [y for _, y in one.points])
-            for one in lines
-        ],
-        log_x=True,
-        log_y=True,
-    )
+def bundled(curves: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Curves that coincide with the first of their bundle at every depth."""
+    bundles: list[list[dict[str, Any]]] = []
+    for curve in curves:
+        own = next((bundle for bundle in bundles if _coincide(bundle[0]["mean_rms"], curve["mean_rms"])), None)
+        if own is None:
+            bundles.append([curve])
+        else:
+            own.append(curve)
+    return bundles
+
+
+def _coincide(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
+    pairs = [(a, b) for a, b in zip(one[1:], other[1:], strict=True) if a != b]
+    return all(a is not None and b is not None and abs(a / b - 1) <= _COINCIDE for a, b in pairs)
+
+
+def _named(bundle: Sequence[dict[str, Any]]) -> str:
+    first, others = bundle[0]["title"], len(bundle) - 1
+    return f"{first} and {counted(others, 'other')}" if others else str(first)
 
 
 _MOVING = (_Behaviour.GROWS, _Behaviour.FALLS)
