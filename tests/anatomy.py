@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_255,
-    "lines of normscope": 67_876,
+    "lines": 80_303,
+    "lines of normscope": 67_924,
     "files": 489,
-    "import lines, %": 6.56,
+    "import lines, %": 6.55,
     "public nouns": 718,
     "homonyms": 25,
 }

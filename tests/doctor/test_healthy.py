@@ -43,7 +43,9 @@ def test_torch_transformers(norm_first):
     inputs = torch.randn(2, 5, 16), torch.randn(2, 4, 16)
     assert above_info(model, inputs) == []
     fixes = {one.fix.partition("; ")[2] for one in found(model, inputs) if one.id == "double-final-norm"}
-    assert fixes == (set() if norm_first else {"nothing, where torch.nn.Transformer itself put it there"})
+    assert fixes == (
+        set() if norm_first else {"nothing, where a library put it there: its checkpoints have learnt with both"}
+    )
 
 
 STREAMLESS = {n for n in described() if not expected(n).has_stream or not expected(n).found_by_doctor}

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import reduce
 from operator import add
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -410,9 +409,84 @@ def test_a_block_whose_skip_is_normed_does_not_take_the_final_norm(odd):
     assert {one.placement for one in stack.sublayers if one.block in (5, 6)} == {"pre-ln"}
 
 
-@pytest.mark.parametrize(("family", "severity"), [("detr", "info"), ("bert", "warning")])
-def test_a_norm_that_published_checkpoints_hold_is_a_note(family, severity):
-    model = Model(lambda: Stack(post, post, blocks=3, final=1))
-    model.config = SimpleNamespace(model_type=family)
-    (found,) = [one for one in seen(model).findings if one.id == "double-final-norm"]
-    assert found.severity == severity
+def conformer(change: bool):
+    from transformers import LasrEncoderConfig
+    from transformers.models.lasr.modeling_lasr import LasrEncoder
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 48}
+    convolutions = {"num_mel_bins": 16, "subsampling_conv_channels": 8, "conv_kernel_size": 5}
+    model = LasrEncoder(LasrEncoderConfig(**sizes, **convolutions)).eval()
+    if change:
+        model.out_norm = nn.Sequential(model.out_norm, nn.LayerNorm(32))
+    return model
+
+
+@pytest.mark.parametrize(("change", "severity"), [(False, "info"), (True, "warning")])
+def test_a_norm_after_a_norm_is_a_note_where_a_library_has_it(change, severity):
+    """And no factor of its blocks amplifies the stream, for each ends in a norm."""
+    found = seen(conformer(change), torch.randn(2, 48, 16)).findings
+    assert {one.severity for one in found if one.id == "double-final-norm"} == {severity}
+    assert "amplified-stream" not in {one.id for one in found}
+
+
+def mixed(first: Callable, rest: Callable) -> nn.Module:
+    torch.manual_seed(0)
+    return Model(lambda: Stack(blocks=[Block((first, first)), *(Block((rest, rest)) for _ in range(4))], final=1))
+
+
+@pytest.mark.parametrize(("first", "said"), [(post, ["info"]), (pre, [])])
+def test_one_block_that_makes_a_mixture_is_told(first, said):
+    found = [one for one in seen(mixed(first, pre)).findings if one.id == "mixed-placements"]
+    assert [one.severity for one in found] == said
+    assert all(
+        "block 1 of 5 alone makes this Mix-LN: the others are wired as Pre-LN too" in one.message for one in found
+    )
+
+
+class Writing(nn.Module):
+    def __init__(self, write: bool) -> None:
+        super().__init__()
+        self.gain, self.write = nn.Parameter(torch.ones(WIDTH)), write
+
+    def forward(self, x: Tensor) -> Tensor:
+        factor = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+        return (x.mul_(factor) if self.write else x * factor) * self.gain
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_norms_that_write_into_the_stream_are_told_without_a_gradient(write):
+    torch.manual_seed(0)
+    model = Model(lambda: Stack(pre, pre, final=1))
+    for name, one in list(model.named_modules()):
+        if isinstance(one, nn.LayerNorm):
+            model.set_submodule(name, Writing(write))
+    model.forward = torch.no_grad()(model.forward)
+    found = [one.message for one in seen(model).findings if one.id == "altered-stream"]
+    assert [one.partition(" norms write into")[0] for one in found] == ["8"] * write
+
+
+@pytest.mark.parametrize("places", [False, True])
+def test_without_places_no_token_knows_which_one_is_next(places):
+    """An encoder whose loss is of the next token: the first of the two is a set's model."""
+    torch.manual_seed(0)
+    ids = torch.randint(VOCABULARY, (3, 12))
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True, norm_first=True)
+    stack = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+    position = [Placed()] if places else []
+    model = nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), *position, stack, nn.Linear(WIDTH, VOCABULARY))
+
+    def loss(logits: Tensor) -> Tensor:
+        return functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+    (found,) = [one for one in seen(model, ids, loss=loss).findings if one.id == "attention-mask"]
+    assert found.severity == ("warning" if places else "info")
+
+
+class Placed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(20, WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table[: x.shape[1]]

@@ -358,8 +358,8 @@ class ModelMeasurements:
     random_factors: tuple[tuple[str, int], ...] = field(default=(), metadata=_INNER)
     """Where data is multiplied, or masked, with numbers that a pass in evaluation mode draws: the innermost module that
     runs, and the number of the product."""
-    writers: tuple[str, ...] = field(default=(), metadata=_INNER)
-    """The innermost modules that write into data in place."""
+    writers: tuple[tuple[str, int], ...] = field(default=(), metadata=_INNER)
+    """The innermost modules that write into data in place, each with the number of what it is then."""
 
     @property
     def predicts_next(self) -> bool:

@@ -5,6 +5,7 @@ weights were trained, and which weights get a gradient. Those at the end say wha
 patient lacks it, as a clause, or "" where it has it.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -79,6 +80,22 @@ def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
         if own and all(parameter.ndim <= 1 or parameter.numel() == 1 for parameter in own.values()):
             found |= {_joined(path, name): parameter for name, parameter in own.items()}
     return found
+
+
+def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
+    """Whether an installed package's class makes the module that parameters stand in, and calls it as it came.
+
+    Such a wiring is what its checkpoints are trained with, and nothing that a user wrote.
+    """
+    path = parameters[0].rpartition(".")[0] if parameters else ""
+    above, _, name = path.rpartition(".")
+    owner = model.get_submodule(above)
+    source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
+    made = any(name in getattr(vars(one).get("__init__"), "__code__", _NOTHING).co_names for one in type(owner).__mro__)
+    return bool(path) and "site-packages" in source and made and "forward" not in vars(owner)
+
+
+_NOTHING = (lambda: None).__code__
 
 
 def gates_at_zero(model: nn.Module, width: int) -> list[str]:

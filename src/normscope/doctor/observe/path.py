@@ -176,14 +176,14 @@ def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def writers(graph: Graph) -> tuple[str, ...]:
-    """The innermost modules that change data in place, but for sums, as of a branch into its stream."""
-    found = [
-        value.modules[-1]
+def writers(graph: Graph) -> tuple[tuple[str, int], ...]:
+    """Where data is changed in place, but for sums, as of a branch into its stream: the innermost module that runs, and
+    the number of what it is then."""
+    return tuple(
+        (value.modules[-1], value.number)
         for value in graph.values
         if value.modules and value.is_data and value.call is not None and _is_in_place(value.call.function)
-    ]
-    return tuple(dict.fromkeys(found))
+    )
 
 
 def _is_in_place(function: Any) -> bool:

@@ -63,12 +63,13 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
                 fix="give this block the causal mask of the others",
             )
         elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
+            # Whoever writes causal=False means it, and has the wrong loss at most.
+            meant, placeless = _says_both_ways(patient, leaking), _knows_no_places(patient, leaking)
             yield Fault(
-                # Whoever writes causal=False means it, and has the wrong loss at most.
-                severity=Severity.INFO if _says_both_ways(patient, leaking) else Severity.WARNING,
+                severity=Severity.INFO if meant or placeless else Severity.WARNING,
                 where=where(leaking),
                 message=f"{counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what it "
-                "has to predict",
+                "has to predict" + ", though it cannot tell which one: nothing knows tokens' places" * placeless,
                 fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where key > query); an "
                 "encoder needs another loss",
             )
@@ -159,7 +160,8 @@ def _says_next(patient: Patient, stack: Stack) -> str:
     name = type(patient.model).__name__
     config = getattr(patient.model, "config", None)
     crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
-    if getattr(config, "model_type", None) in _PREFIXED:
+    # A prefix that is read both ways has a loss on other tokens, whatever the class is called.
+    if patient.observed.target_places == 0:
         return ""
     if name.endswith("ForCausalLM") or (
         name.endswith("ForConditionalGeneration") and crosses and getattr(config, "is_encoder_decoder", False)
@@ -168,14 +170,16 @@ def _says_next(patient: Patient, stack: Stack) -> str:
     return ""
 
 
-_PREFIXED = frozenset({"cpmant"})
-"""Families of transformers that see all of their context, and not what they are to write."""
-
-
 def _says_both_ways(patient: Patient, sites: Sequence[Site]) -> bool:
     """Whether the module of each attention has a flag, causal or is_causal, that is False."""
     modules = [patient.model.get_submodule(sublayer.name) for sublayer, _ in sites]
     return all(False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules)
+
+
+def _knows_no_places(patient: Patient, sites: Sequence[Site]) -> bool:
+    """Whether neither the stream nor attention tells one place from another, so that no token knows the next one."""
+    known = {seen.places.logits if seen.places else "" for _, seen in sites}
+    return patient.observed.positions_along is None and known == {"none"}
 
 
 def _looks_ahead(seen: AttentionMeasurements) -> bool:

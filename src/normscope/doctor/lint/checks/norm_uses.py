@@ -3,13 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from torch import nn
-
 from ....placement import named
 from ...identify.matching import matches
 from ...record import NormUse, Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, at_initialisation, listed
+from ..patient import Patient, at_initialisation, is_librarys, listed
 from ..rule import Fault, rule
 from ..structure import blocks_end_normed, explained, in_blocks, wanted
 
@@ -31,18 +29,13 @@ def double_final_norm(patient: Patient) -> Iterator[Fault]:
         # A placement may have a further norm at its end itself.
         at_end = ends and formula is not None and matches(formula.whole[-1], formula.blocks[-1])
         if at_end:
-            # torch.nn.Transformer keeps it for checkpoints of its own.
-            kept = any(
-                isinstance(one, nn.TransformerEncoder | nn.TransformerDecoder) for one in patient.model.modules()
-            )
+            published = is_librarys(patient.model, stack.norm_uses[-1].parameters)
             yield Fault(
-                severity=Severity.INFO if kept or _was_trained_so(patient) else Severity.WARNING,
+                severity=Severity.INFO if published else Severity.WARNING,
                 where=stack.name,
                 message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
                 "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
-                fix="leave the norm after the stack out"
-                + "; nothing, where torch.nn.Transformer itself put it there" * kept
-                + "; nothing, where a published checkpoint is loaded" * _was_trained_so(patient),
+                fix="leave the norm after the stack out" + _PUBLISHED * published,
             )
         doubled = [use for use in stack.norm_uses if use.again is not None]
         # That after the last block is spoken of already, or stands behind blocks of several placements.
@@ -50,21 +43,17 @@ def double_final_norm(patient: Patient) -> Iterator[Fault]:
         spoken_of = at_end or (stack.final_norm and mixed and _ends_normed(patient, number))
         doubled = doubled[:-1] if spoken_of and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
         if doubled:
+            published = all(is_librarys(patient.model, use.parameters) for use in doubled)
             yield Fault(
+                severity=Severity.INFO if published else Severity.WARNING,
                 where=listed(_module(use.parameters) for use in doubled),
                 message=f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} times in "
                 f"{stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing but gains and shifts",
-                fix="leave one of the two norms out",
+                fix="leave one of the two norms out" + _PUBLISHED * published,
             )
 
 
-_NORMED_AT_THE_END = frozenset({"detr", "maskformer", "altclip", "altclip_text_model"})
-"""Families of transformers whose checkpoints were trained with a norm after Post-LN's last one."""
-
-
-def _was_trained_so(patient: Patient) -> bool:
-    config = getattr(patient.model, "config", None)
-    return getattr(config, "model_type", None) in _NORMED_AT_THE_END
+_PUBLISHED = "; nothing, where a library put it there: its checkpoints have learnt with both"
 
 
 def _ends_normed(patient: Patient, number: int) -> bool:

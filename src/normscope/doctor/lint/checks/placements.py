@@ -13,6 +13,7 @@ from ....placement.printing import ranges
 from ...find.segments import Segment
 from ...identify.candidates import blocks_of
 from ...identify.matching import TOLERANCE, Outline, matches, outline
+from ...identify.stacks import wired_like
 from ...record import Sublayer
 from ...result import Severity
 from ..block_wirings import OddBlock, odd_block
@@ -183,6 +184,7 @@ def mixed_placements(patient: Patient) -> Iterator[Fault]:
         if not known and not _is_a_mixture(patient, number) and (odd := odd_block(stack, shapes)):
             yield _unlike_all(odd)
             continue
+        yield from _by_one_block(patient, number)
         if explained(inside) or near(patient, number) or carries_norm(stack, wanted(patient, number)):
             continue
         # Of a mean over depth every sub-layer reads one value more than the one before.
@@ -209,6 +211,27 @@ def _is_a_mixture(patient: Patient, number: int) -> bool:
     """Whether a registered placement that wires blocks in several ways explains a stack."""
     formula = wanted(patient, number) if explained(in_blocks(patient.stacks[number])) else None
     return formula is not None and any(not matches(piece, formula.blocks[0]) for piece in formula.blocks)
+
+
+def _by_one_block(patient: Patient, number: int) -> Iterator[Fault]:
+    """A mixture that a single block tells from Pre-LN, as Mix-LN of 4 to 7 blocks."""
+    stack = patient.stacks[number]
+    blocks = list(_by_formulas(in_blocks(stack)).values()) if _is_a_mixture(patient, number) else []
+    if len(blocks) != _MIXED or len(blocks[1]) != 1:
+        return
+    (odd,) = blocks[1]
+    if wired_like(replace(stack, sublayers=tuple(one for one in stack.sublayers if one.block != odd))) == "Pre-LN":
+        title = named(stack.placement).title
+        yield Fault(
+            severity=Severity.INFO,
+            where=listed(one.name for one in stack.sublayers if one.block == odd),
+            message=f"block {odd} of {stack.blocks} alone makes this {title}: the others are wired as Pre-LN too",
+            fix=f"nothing, where {title} is meant; else wire block {odd} as the others",
+        )
+
+
+_MIXED = 2
+"""Ways in which the blocks of a mixture are wired."""
 
 
 def _unlike_all(odd: OddBlock) -> Fault:

@@ -90,7 +90,17 @@ def _listed_twice(model: nn.Module, paths: Sequence[str]) -> list[str]:
     reference="He et al. 2016, arXiv:1603.05027, section 3: dropout, gates and curves on the shortcut hamper training",
 )
 def altered_stream(patient: Patient) -> Iterator[Fault]:
-    """Dropouts, curves and bounds that stand on the stream between its sums, in stacks with attention."""
+    """Dropouts, curves and bounds that stand on the stream between its sums, in stacks with attention; and norms that
+    write into it, so that their gain alone is the branch's."""
+    cores = {use.at for stack in patient.stacks for use in stack.norm_uses if not use.parameters}
+    overwritten = list(dict.fromkeys(name for name, number in patient.observed.writers if number in cores))
+    if len(overwritten) > 1:
+        yield Fault(
+            where=listed(overwritten),
+            message=f"{len(overwritten)} norms write into the tensor that they are given, which the skip goes on with: "
+            "it carries the normed stream, and of all that the norm does the branch has its gain alone",
+            fix="make a new tensor, x = x * y for x.mul_(y)",
+        )
     altered = patient.observed.altered
     for what in dict.fromkeys(what for what, _, _ in altered):
         places = [(name, number) for one, name, number in altered if one == what]

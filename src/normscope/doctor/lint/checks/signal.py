@@ -217,7 +217,7 @@ def no_gradient(patient: Patient) -> Iterator[Fault]:
             fix="let every row of a softmax keep one entry, and divide by nothing that may be 0",
         )
     elif patient.no_gradient:
-        writers = patient.observed.writers
+        writers = list(dict.fromkeys(name for name, _ in patient.observed.writers))
         yield Fault(
             where=listed(writers),
             message="an operation in place overwrites what the backward pass needs"

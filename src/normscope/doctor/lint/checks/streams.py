@@ -182,7 +182,10 @@ LARGEST_GROWTH = 2.0
 def amplified_stream(patient: Patient) -> Iterator[Fault]:
     """Factors above 1 on the skip path that no norm of the sum takes back."""
     for stack in patient.stacks:
-        raised = [(found, factor) for found, factor in _skip_factors(stack) if factor > 1.0]
+        # What grows within a block that ends in a norm of its sum, as a Conformer's does, is taken back there.
+        ends = {one.block: one for one in stack.sublayers}
+        open_ends = {block for block, last in ends.items() if not last.formula.norms_a_sum}
+        raised = [(one, factor) for one, factor in _skip_factors(stack) if factor > 1.0 and one.block in open_ends]
         growth = math.prod(factor for _, factor in raised)
         if growth > LARGEST_GROWTH:
             because = _because(raised[0][0])

@@ -275,7 +275,9 @@ def _by_losses(patient: Patient) -> list[Fault] | None:
 def _trained_as(found: Alignment) -> str:
     """Pre-LN or Post-LN; "" where the weights do not say, or where what they say does not agree."""
     clear = abs(found.difference) >= LEAST_DIFFERENCE and found.certainty >= CLEARLY
-    shifted = found.shifts is not None and found.shifts >= SHIFTS_TOGETHER
+    # Where gains lean the other way, shifts must go with biases as they hardly do by chance.
+    least = SHIFTS_TOGETHER * (1 if found.difference <= 0 else 2)
+    shifted = found.shifts is not None and found.shifts >= least
     if clear and found.difference > 0:
         return "" if shifted else "Pre-LN"
     return "Post-LN" if clear or shifted else ""
