@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.documents.text import Fragment, documents_in
+from normscope.data.documents.text import documents_in
 from normscope.errors import UserError
 
 WORDS = st.lists(st.sampled_from(["red", "house", "runs", "to", "town"]), min_size=1, max_size=5)
@@ -23,8 +23,8 @@ def file(tmp_path: Path) -> Path:
 def test_paragraphs_are_split_into_sentences_and_blank_lines_part_documents(file: Path) -> None:
     file.write_text("\n One. Two!\nThree?\r\n\n  \n\nFour.\n\n\n", encoding="utf-8")
     assert documents_in([file], "paragraphs", "en") == [
-        Fragment(True, 3, ["One.", "Two!", "Three?"]),
-        Fragment(True, 1, ["Four."]),
+        (True, 3, ["One.", "Two!", "Three?"]),
+        (True, 1, ["Four."]),
     ]
 
 

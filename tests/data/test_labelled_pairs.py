@@ -1,11 +1,12 @@
 """Files of labelled pairs: what is read, and what is refused with file and line."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from normscope.data import labelled
 from normscope.data.labelled import (
-    LabelledPair,
     hold_out,
     label_names,
     largest_share,
@@ -23,8 +24,8 @@ def written(folder: Path, *lines: str, end: str = "\n") -> Path:
     return path
 
 
-def pairs(*labels: str) -> list[LabelledPair]:
-    return [LabelledPair(label, f"a {i}", f"b {i}", i + 2) for i, label in enumerate(labels)]
+def pairs(*labels: str) -> list[Any]:
+    return [labelled._LabelledPair(label, f"a {i}", f"b {i}", i + 2) for i, label in enumerate(labels)]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -33,7 +34,7 @@ def test_columns_are_found_by_name_whatever_their_order_and_quotation_marks_are_
         tmp_path, "\ufeffid\tsecond\tjudged\tfirst", '7\t"b" said\tyes\t it\'s "a ', "8\tb2\tno\ta2", end=end
     )
     found = read_pairs(file, ("judged", "first", "second"))
-    assert found == [LabelledPair("yes", "it's \"a", '"b" said', 2), LabelledPair("no", "a2", "b2", 3)]
+    assert found == [("yes", "it's \"a", '"b" said', 2), ("no", "a2", "b2", 3)]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from normscope.data.batches import StableDraw
 from normscope.data.documents import pairs as pairs_module
 from normscope.data.documents.corpus import DocumentSplit
-from normscope.data.documents.pairs import PackedPairs, SentencePair, pack_pairs
+from normscope.data.documents.pairs import PackedPairs, pack_pairs
 
 SIZES = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=12), min_size=2, max_size=6)
 """Tokens of each sentence of each document."""
@@ -32,7 +33,7 @@ def packed(sizes: Sequence[Sequence[int]], length: int, seed: int = 1, packings:
     return pack_pairs(split, sequence_length=length, seed=seed, packings=packings)
 
 
-def tokens(pair: SentencePair) -> tuple[list[int], list[int]]:
+def tokens(pair: Any) -> tuple[list[int], list[int]]:
     """Of both parts; token i stands at place i."""
     return list(range(pair.first_begin, pair.first_end)), list(range(pair.second_begin, pair.second_end))
 

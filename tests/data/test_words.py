@@ -6,7 +6,6 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
 from normscope.data.documents.tokeniser import TextTokeniser, TokeniserKind, steps
 from normscope.data.parallel.vocabulary import Vocabulary
@@ -36,18 +35,6 @@ def tokeniser_of(which: tuple[TokeniserKind, bool]) -> TextTokeniser:
     return learned(*which)
 
 
-@pytest.mark.sampled(one_in=3)
-@pytest.mark.parametrize("which", KINDS, ids=str)
-@given(texts=st.lists(SOME_TEXT | st.sampled_from(TEXTS), max_size=5))
-def test_words_give_the_ids_of_the_text(which: tuple[TokeniserKind, bool], texts: list[str]) -> None:
-    tokeniser = tokeniser_of(which)
-    assert tokeniser._by_words is not None
-    expected = tokeniser.encode_many(texts)
-    ids, lengths = tokeniser.encode_joined(texts)
-    assert lengths.tolist() == [len(row) for row in expected]
-    assert ids.tolist() == [i for row in expected for i in row]
-
-
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
 @given(texts=st.lists(SOME_TEXT | st.sampled_from(TEXTS), max_size=5))
 def test_words_are_counted_as_the_library_splits_texts(kind: TokeniserKind, texts: list[str]) -> None:
@@ -63,19 +50,3 @@ def test_the_vocabulary_of_pairs_gives_the_ids_of_lines() -> None:
     expected = [vocabulary.encode(line) for line in [*TEXTS, "", "the house"]]
     assert lengths.tolist() == [len(row) for row in expected]
     assert ids.tolist() == [i for row in expected for i in row]
-
-
-def test_a_tokeniser_whose_words_hang_together_is_asked_for_whole_texts() -> None:
-    made = tokeniser_of(("bpe", False))
-    for change in ("splitter", "token"):
-        tokenizer = Tokenizer.from_str(made.to_json())
-        if change == "splitter":
-            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        else:
-            tokenizer.add_tokens([AddedToken("red house", rstrip=True)])
-        other = TextTokeniser(tokenizer)
-        assert other._by_words is None
-        ids, lengths = other.encode_joined(TEXTS)
-        assert ids.tolist() == [i for row in other.encode_many(TEXTS) for i in row]
-        assert lengths.sum() == len(ids)
-    assert made.encode_joined([])[0].tolist() == []

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +30,7 @@ COLUMNS = ("label", "sentence1", "sentence2")
 """Names of the three columns that are read, where nobody names others; a file may have more."""
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledPair:
+class _LabelledPair(NamedTuple):
     """One line."""
 
     label: str
@@ -40,7 +40,7 @@ class LabelledPair:
     """Counted from 1, the line of column names included."""
 
 
-def read_pairs(path: Path, columns: Sequence[str] = COLUMNS) -> list[LabelledPair]:
+def read_pairs(path: Path, columns: Sequence[str] = COLUMNS) -> list[_LabelledPair]:
     """All pairs of a file, without quoting: a quotation mark is a character as any other.
 
     Raises UserError, naming file and line, for what `read_lines` refuses, for columns that are missing or there twice,
@@ -52,7 +52,7 @@ def read_pairs(path: Path, columns: Sequence[str] = COLUMNS) -> list[LabelledPai
     return pairs
 
 
-def _pairs(path: Path, columns: Sequence[str]) -> Iterator[LabelledPair]:
+def _pairs(path: Path, columns: Sequence[str]) -> Iterator[_LabelledPair]:
     lines = read_lines(path)
     _, header = next(lines)
     names = [name.strip() for name in header.split("\t")]
@@ -68,7 +68,7 @@ def _pairs(path: Path, columns: Sequence[str]) -> Iterator[LabelledPair]:
             if not cells[place].strip():
                 raise UserError(f"{path}:{number}: {names[place]} is empty; fill it in, or leave the line out")
         label, first, second = (cells[place].strip() for place in places)
-        yield LabelledPair(label, first, second, number)
+        yield _LabelledPair(label, first, second, number)
 
 
 def _place(path: Path, names: list[str], wanted: str) -> int:
@@ -84,13 +84,13 @@ def _place(path: Path, names: list[str], wanted: str) -> int:
     )
 
 
-def hold_out(pairs: Sequence[LabelledPair]) -> tuple[list[LabelledPair], list[LabelledPair]]:
+def hold_out(pairs: Sequence[_LabelledPair]) -> tuple[list[_LabelledPair], list[_LabelledPair]]:
     """Training pairs, and every tenth, which is validated on."""
     held_out = pairs[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]
     return [pair for i, pair in enumerate(pairs) if (i + 1) % HELD_OUT_EVERY], list(held_out)
 
 
-def label_names(path: Path, pairs: Sequence[LabelledPair]) -> tuple[str, ...]:
+def label_names(path: Path, pairs: Sequence[_LabelledPair]) -> tuple[str, ...]:
     """The distinct labels, sorted. Raises UserError for a single one: there is nothing to tell apart."""
     names = tuple(sorted({pair.label for pair in pairs}))
     if len(names) < 2:
@@ -98,7 +98,7 @@ def label_names(path: Path, pairs: Sequence[LabelledPair]) -> tuple[str, ...]:
     return names
 
 
-def refuse_unknown_labels(path: Path, pairs: Sequence[LabelledPair], names: Sequence[str]) -> None:
+def refuse_unknown_labels(path: Path, pairs: Sequence[_LabelledPair], names: Sequence[str]) -> None:
     """Raise UserError for a label that the training pairs do not have."""
     for pair in pairs:
         if pair.label not in names:
@@ -107,7 +107,7 @@ def refuse_unknown_labels(path: Path, pairs: Sequence[LabelledPair], names: Sequ
             )
 
 
-def largest_share(pairs: Sequence[LabelledPair]) -> float:
+def largest_share(pairs: Sequence[_LabelledPair]) -> float:
     """Accuracy of the best constant answer."""
     return max(Counter(pair.label for pair in pairs).values()) / len(pairs)
 
@@ -250,7 +250,7 @@ def cut(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def _encoded(
-    pairs: Sequence[LabelledPair], labels: Sequence[str], tokeniser: TextTokeniser, sequence_length: int
+    pairs: Sequence[_LabelledPair], labels: Sequence[str], tokeniser: TextTokeniser, sequence_length: int
 ) -> LabelledSplit:
     sides = [tokeniser.encode_many([getattr(pair, side) for pair in pairs]) for side in ("first", "second")]
     rows = []

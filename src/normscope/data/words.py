@@ -1,10 +1,8 @@
-"""Texts as words that are tokenised alike wherever they stand: each is worked on once, however often it occurs.
+"""What both kinds of vocabulary are made of: counts of words in bounded memory, and a file of the tokenizers library."""
 
-Counts of the words of any amount of text stay in bounded memory.
-"""
-
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,10 +13,7 @@ from tokenizers import Tokenizer
 from ..errors import UserError
 from ..limits.reading import read_text
 
-_MOST_KNOWN = 2**18
-"""Words whose ids are kept: the few that make up most of any text."""
-_MOST_IDS = 2**20
-"""Of them all, because a word may be as long as a text."""
+_TEXTS_AT_ONCE = 1000
 
 
 def words_of(text: str) -> list[str]:
@@ -40,49 +35,6 @@ def word_counts(texts: Iterable[str], normalizer: Any, splitter: Any) -> Counter
         for piece, _ in splitter.pre_tokenize_str(normalizer.normalize_str(word)):
             counts[piece] += count
     return counts
-
-
-class WordEncoder:
-    """Ids of texts, put together from those of their words."""
-
-    def __init__(self, encode_many: Callable[[Sequence[str]], list[list[int]]]) -> None:
-        """encode_many: ids of each text; what it makes of a text must be what it makes of its words, in a row."""
-        self._encode_many = encode_many
-        self._forget()
-
-    def _forget(self) -> None:
-        self._codes: defaultdict[str, int] = defaultdict()
-        self._codes.default_factory = self._codes.__len__
-        self._ids = np.empty(0, dtype=np.int64)
-        self._begins = np.zeros(1, dtype=np.int64)
-
-    def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of all texts, end to end, and how many are of each."""
-        if len(self._codes) > _MOST_KNOWN or len(self._ids) > _MOST_IDS:
-            self._forget()
-        codes: list[int] = []
-        firsts: list[int] = []
-        for text in texts:
-            firsts.append(len(codes))
-            codes.extend(map(self._codes.__getitem__, words_of(text)))
-        self._learn()
-        if not codes:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        codes_W = np.array(codes)
-        lengths_W = np.diff(self._begins)[codes_W]
-        ends_W = np.cumsum(lengths_W)
-        # Where each id comes from: where its word's ids begin, and how far it is from the first of them.
-        places = np.arange(ends_W[-1]) + np.repeat(self._begins[codes_W] - (ends_W - lengths_W), lengths_W)
-        return self._ids[places], np.add.reduceat(lengths_W, firsts)
-
-    def _learn(self) -> None:
-        """Encode the words that were met for the first time."""
-        new = list(self._codes)[len(self._begins) - 1 :]
-        if not new:
-            return
-        encoded = self._encode_many(new)
-        self._ids = np.concatenate([self._ids, *(np.array(ids, dtype=np.int64) for ids in encoded)])
-        self._begins = np.concatenate([self._begins, self._begins[-1] + np.cumsum([len(ids) for ids in encoded])])
 
 
 MOST_WORDS = 500_000
@@ -117,7 +69,7 @@ def counted_every(words: int) -> int:
     return max(1, -(-words // MOST_LEARNED_FROM))
 
 
-class TokenizerFile:
+class TokenizerFile(ABC):
     """A tokenizer of the tokenizers library, which one `tokenizer.json` holds."""
 
     noun: ClassVar[str]
@@ -137,6 +89,20 @@ class TokenizerFile:
             raise UserError(f"{path}: cannot read the {cls.noun} ({error.strerror})") from error
         except Exception as error:  # tokenizers raises bare Exception for malformed JSON
             raise UserError(f"{path}: {cls.unusable.format(error)}") from error
+
+    @abstractmethod
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text."""
+
+    def encode_joined(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of all texts as of `encode_many`, end to end, and how many are of each."""
+        rows = [
+            np.array(ids, dtype=np.int64)
+            for begin in range(0, len(texts), _TEXTS_AT_ONCE)
+            for ids in self.encode_many(texts[begin : begin + _TEXTS_AT_ONCE])
+        ]
+        joined = np.concatenate([np.empty(0, dtype=np.int64), *rows])
+        return joined, np.array([len(row) for row in rows], dtype=np.int64)
 
     def save(self, path: Path) -> None:
         """Write the `tokenizer.json`; equal tokenizers give equal bytes."""

@@ -1,11 +1,10 @@
 """From a trained encoder-decoder to translations and their BLEU."""
 
 from .search import BeamConfig, Hypothesis, beam_search
-from .translate import BleuReport, LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
+from .translate import LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
 
 __all__ = [
     "BeamConfig",
-    "BleuReport",
     "Hypothesis",
     "LineTranslation",
     "beam_search",

@@ -73,7 +73,7 @@ def batches_by_length(sources: dict[int, Tensor], batch_tokens: int) -> Iterator
 
 
 @dataclass(frozen=True, slots=True)
-class BleuReport:
+class _BleuReport:
     """One corpus score."""
 
     score: float
@@ -85,7 +85,7 @@ class BleuReport:
         return f"BLEU {self.score:.2f} ({self.signature})"
 
 
-def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> BleuReport:
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> _BleuReport:
     """sacreBLEU with 13a tokenisation, on detokenised text, one reference a sentence.
 
     Text of a corpus that came tokenised is scored as it is.
@@ -94,7 +94,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lowerca
     return _report(hypotheses, references, BLEU(lowercase=lowercase, tokenize="13a", force=True))
 
 
-def tokenised_bleu4(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> BleuReport:
+def tokenised_bleu4(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> _BleuReport:
     """BLEU-4 on text as it is tokenised already: what the papers on IWSLT-14 report.
 
     Comparable only between texts of the same tokenisation. Like fairseq's and multi-bleu.perl's but for a smoothed
@@ -103,10 +103,10 @@ def tokenised_bleu4(hypotheses: Sequence[str], references: Sequence[str], *, low
     return _report(hypotheses, references, BLEU(lowercase=lowercase, tokenize="none", force=True))
 
 
-def _report(hypotheses: Sequence[str], references: Sequence[str], metric: BLEU) -> BleuReport:
+def _report(hypotheses: Sequence[str], references: Sequence[str], metric: BLEU) -> _BleuReport:
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references; give one for each")
     if not hypotheses:
         raise ValueError("BLEU of no sentences is undefined; give at least one")
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return BleuReport(float(score), str(metric.get_signature()))
+    return _BleuReport(float(score), str(metric.get_signature()))

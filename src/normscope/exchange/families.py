@@ -1,4 +1,4 @@
-"""Checkpoints of transformers as our models: BERT, and the rotary decoders Llama, OLMo 2, Qwen 3 and Gemma 2."""
+"""Checkpoints of transformers as our models: BERT, and the rotary decoders _Llama, OLMo 2, Qwen 3 and Gemma 2."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ _BERT_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-class Bert(ImportedLayout):
+class _Bert(ImportedLayout):
     """`BertForPreTraining` and every other head's BERT: Post-LN."""
 
     model_type = "bert"
@@ -128,8 +128,8 @@ _HEAD = "lm_head.weight"
 _SLIDES, _SEES_ALL = "sliding_attention", "full_attention"
 
 
-class Llama(ImportedLayout):
-    """Decoders whose matrices are called as Llama's."""
+class _Llama(ImportedLayout):
+    """Decoders whose matrices are called as _Llama's."""
 
     task = LANGUAGE_MODEL
     table = "model.embed_tokens.weight"
@@ -217,7 +217,7 @@ class Llama(ImportedLayout):
             raise UserError(f"{_HEAD} is not {self.table}, and config.json says that they are tied")
 
 
-class Gemma2(Llama):
+class _Gemma2(_Llama):
     """Gemma 2's own: another gate, caps, and windows in every second block."""
 
     activation, activation_key = "geglu-tanh", "hidden_activation"
@@ -245,15 +245,16 @@ class Gemma2(Llama):
 
 _UNTIED = {"tie_word_embeddings": False, "max_position_embeddings": 2048, "rope_theta": 10_000.0}
 
-LAYOUTS = (
-    Llama(LLAMA, "llama", _UNTIED | {"rms_norm_eps": 1e-6}),
-    Llama(OLMO_2, "olmo-2", _UNTIED | {"rms_norm_eps": 1e-5}),
-    Llama(
+LAYOUTS: tuple[ImportedLayout, ...] = (
+    _Bert(),
+    _Llama(LLAMA, "llama", _UNTIED | {"rms_norm_eps": 1e-6}),
+    _Llama(OLMO_2, "olmo-2", _UNTIED | {"rms_norm_eps": 1e-5}),
+    _Llama(
         QWEN_3,
         "qwen-3",
         _UNTIED | {"rms_norm_eps": 1e-6, "head_dim": 128, "max_position_embeddings": 32_768},
     ),
-    Gemma2(
+    _Gemma2(
         GEMMA_2,
         "gemma-2",
         {

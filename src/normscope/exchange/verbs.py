@@ -26,7 +26,6 @@ from ..train.device import describe, seed_weights
 from ..train.saving import first_state
 from . import families
 from .export import Report, chosen, export
-from .families import Bert
 from .forms import AnyModel
 from .layout import ImportedLayout, ImportedRun, configuration
 from .replacing import Change, Effect, effect, re_placed
@@ -64,7 +63,7 @@ def write_run(
 
 
 _AnyTask = TextTask[Any, Any]
-LAYOUTS: dict[str, ImportedLayout] = {layout.model_type: layout for layout in (Bert(), *families.LAYOUTS)}
+LAYOUTS: dict[str, ImportedLayout] = {layout.model_type: layout for layout in families.LAYOUTS}
 """What can be imported, by the name that `config.json` has for it."""
 NO_CORPUS = "none"
 """What an imported run has for a corpus, until it is given one."""

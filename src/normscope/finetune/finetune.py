@@ -158,7 +158,7 @@ class RunsFailed(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FineTuning:
+class _FineTuning:
     """What a search came to."""
 
     task: str
@@ -203,7 +203,7 @@ def finetune(
     processes: int = 0,
     engine: MakeEngine = local,
     watch: _WatchSearch = lambda states: None,
-) -> FineTuning:
+) -> _FineTuning:
     """Search from the checkpoint `which` of the masked-lm run `run`, in `folder`; or go on with what is there.
 
     engine: where they run. Finished runs are left as they are. Of these only the best setting's keep their
@@ -226,7 +226,7 @@ def search(
     processes: int = 0,
     engine: MakeEngine = local,
     watch: _WatchSearch = lambda states: None,
-) -> FineTuning:
+) -> _FineTuning:
     """As `finetune`, from a configuration. corpus: what `base.data` names."""
     if processes < 0:
         raise UserError(f"--processes must be 0 or more, got {processes}")
@@ -245,7 +245,7 @@ def search(
         first = [cell for cell in searched if cell.setting == chosen]
         others = tuning_cells(base, [chosen], range(2, space.seeds + 1), folder, **counts)
         _train([*first, *others], engine, processes, watch)
-        found = FineTuning(
+        found = _FineTuning(
             task=name,
             base=first[0].config,
             searched=searched,

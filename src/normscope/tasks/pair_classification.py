@@ -42,7 +42,7 @@ class ClassificationConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartConfig:
+class _StartConfig:
     """The pre-trained weights that a fine-tuning starts from."""
 
     run: str
@@ -64,7 +64,7 @@ class PairRunConfig(RunConfig):
 
     task: Literal["pair-classification"] = "pair-classification"
     data: PairDataConfig
-    start: StartConfig
+    start: _StartConfig
     model: EncoderConfig = field(default_factory=EncoderConfig)
     """As the run it starts from has it, but for its dropout."""
     classification: ClassificationConfig = field(default_factory=ClassificationConfig)
@@ -169,9 +169,9 @@ class Start:
     config: MaskedRunConfig
     tokeniser: TextTokeniser
 
-    def section(self) -> StartConfig:
+    def section(self) -> _StartConfig:
         """What a fine-tuning writes down of it."""
-        return StartConfig(
+        return _StartConfig(
             run=str(self.folder.path.resolve()),
             update=self.checkpoint.update,
             weights_sha256=file_sha256(self.checkpoint.folder / "model.safetensors"),
@@ -258,4 +258,4 @@ def classifier(config: PairRunConfig, start: Start, classes: int) -> PairClassif
 PAIR_CLASSIFICATION: _PairClassification = _PairClassification()
 
 
-__all__ = ["PAIR_CLASSIFICATION", "ClassificationConfig", "ClassificationObjective", "PairRunConfig", "StartConfig"]
+__all__ = ["PAIR_CLASSIFICATION", "ClassificationConfig", "ClassificationObjective", "PairRunConfig"]

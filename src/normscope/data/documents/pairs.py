@@ -25,7 +25,7 @@ _TRIES = 10
 _DOCUMENTS_AT_ONCE = 2**12
 
 
-class SentencePair(NamedTuple):
+class _SentencePair(NamedTuple):
     """Two stretches of a split's tokens, each of one document, neither empty."""
 
     first_begin: int
@@ -38,15 +38,15 @@ class SentencePair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PackedPairs:
-    """All pairs of a packing; row i of (pairs, 5) is a `SentencePair`, 40 bytes beside 1,024 of 512 tokens."""
+    """All pairs of a packing; row i of (pairs, 5) is a `_SentencePair`, 40 bytes beside 1,024 of 512 tokens."""
 
     rows: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, i: int) -> SentencePair:
-        return SentencePair(*self.rows[i].tolist())
+    def __getitem__(self, i: int) -> _SentencePair:
+        return _SentencePair(*self.rows[i].tolist())
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -76,7 +76,7 @@ def pack_pairs(split: DocumentSplit, *, sequence_length: int, seed: int, packing
         for pair in packer.document(number, begin, end, StableDraw(f"pairs {seed} {packing} {number}"))
     )
     numbers = np.fromiter(chain.from_iterable(rows), dtype=np.int64)
-    return PackedPairs(numbers.reshape(-1, len(SentencePair._fields)))
+    return PackedPairs(numbers.reshape(-1, len(_SentencePair._fields)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class _Packer:
             for number, (begin, end) in enumerate(pairwise(places), start=begun):
                 yield number, begin, end
 
-    def document(self, number: int, first: int, end: int, draw: StableDraw) -> Iterator[SentencePair]:
+    def document(self, number: int, first: int, end: int, draw: StableDraw) -> Iterator[_SentencePair]:
         """The pairs that begin in one document, which has the sentences `first` to `end`."""
         target = 2 + draw.below(self.longest - 1) if draw.chance(SHORT_SHARE) else self.longest
         while first < end:
@@ -104,7 +104,7 @@ class _Packer:
             is_random = middle == last or draw.chance(0.5)
             begin, cut = places[0], places[middle]
             second = self._elsewhere(number, target - (cut - begin), draw) if is_random else (cut, places[last])
-            yield SentencePair(*_truncated(begin, cut, *second, longest=self.longest, draw=draw), int(is_random))
+            yield _SentencePair(*_truncated(begin, cut, *second, longest=self.longest, draw=draw), int(is_random))
             # What a random second part took the place of is still to be used.
             first += middle if is_random else last
 

@@ -97,7 +97,7 @@ class DocumentsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentsReport(CorpusReport):
+class _DocumentsReport(CorpusReport):
     """What was made."""
 
     vocabulary_size: int
@@ -124,13 +124,15 @@ class DocumentsReport(CorpusReport):
         return [*lines, f"vocabulary: {self.vocabulary_size:,}"]
 
 
-def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage, done, total: None) -> DocumentsReport:
+def prepare_documents(
+    config: DocumentsConfig, progress: Progress = lambda stage, done, total: None
+) -> _DocumentsReport:
     """Make the corpus at `config.out`, as `prepared` does. Stages of the progress: "read", "learn", "encode"."""
     return prepared(_Documents(config), progress)
 
 
-class _Documents(Preparation[DocumentPart, DocumentsReport]):
-    corpus, reported = DocumentCorpus, DocumentsReport
+class _Documents(Preparation[DocumentPart, _DocumentsReport]):
+    corpus, reported = DocumentCorpus, _DocumentsReport
     format_name, version, learned = FORMAT, VERSION, TOKENISER
     encode = staticmethod(encode_part)
 
@@ -197,8 +199,8 @@ class _Documents(Preparation[DocumentPart, DocumentsReport]):
         names = dict.fromkeys([*self.config.splits, "valid"])
         return {name: stack.enter_context(SplitWriter(folder, name, len(tokeniser))) for name in names}
 
-    def report(self, writers: Mapping[str, SplitWriter]) -> DocumentsReport:
-        return DocumentsReport(
+    def report(self, writers: Mapping[str, SplitWriter]) -> _DocumentsReport:
+        return _DocumentsReport(
             out=self.out,
             unchanged=False,
             fingerprint="",

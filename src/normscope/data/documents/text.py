@@ -75,7 +75,7 @@ def sentences_in(paragraph: str, layout: TextLayout, language: str) -> list[str]
     return [paragraph] if layout == "wikitext" else sentences_of(paragraph, language)
 
 
-class Fragment(NamedTuple):
+class _Fragment(NamedTuple):
     """What one part holds of a document: all of it, or a stretch of a long one."""
 
     begins: bool
@@ -129,7 +129,7 @@ def split_paragraphs(
     return known, lines
 
 
-def documents_in(files: Iterable[Path], layout: TextLayout, language: str) -> list[Fragment]:
+def documents_in(files: Iterable[Path], layout: TextLayout, language: str) -> list[_Fragment]:
     """The documents of files, one after the other, as `paragraphs_in` finds them; a document ends with its file.
 
     Raises UserError for a file that cannot be read, with its line.
@@ -137,26 +137,26 @@ def documents_in(files: Iterable[Path], layout: TextLayout, language: str) -> li
     return [found for file in files for found in _fragments(layout, language, paragraphs_in(file, layout))]
 
 
-def _fragments(layout: TextLayout, language: str, paragraphs: Iterable[tuple[bool, str]]) -> list[Fragment]:
+def _fragments(layout: TextLayout, language: str, paragraphs: Iterable[tuple[bool, str]]) -> list[_Fragment]:
     """What paragraphs are of each document."""
-    fragments: list[Fragment] = []
+    fragments: list[_Fragment] = []
     for begins, paragraph in paragraphs:
         if begins or not fragments:
-            fragments.append(Fragment(begins, 0, []))
+            fragments.append(_Fragment(begins, 0, []))
         begun = fragments[-1]
         begun.sentences.extend(sentences_in(paragraph, layout, language))
         fragments[-1] = begun._replace(words=begun.words + len(paragraph.split()))
     return fragments
 
 
-def fragments_in(path: Path) -> Iterator[Fragment]:
+def fragments_in(path: Path) -> Iterator[_Fragment]:
     """What a part holds, in order."""
     lines = iter(path.read_bytes().decode().split("\n"))
     next(lines)
     for line in lines:
         if line:
             begins, words, sentences = map(int, line.split())
-            yield Fragment(bool(begins), words, [next(lines) for _ in range(sentences)])
+            yield _Fragment(bool(begins), words, [next(lines) for _ in range(sentences)])
 
 
 def document_parts(parts: Sequence[ReadPart], held_out: Mapping[str, NDArray[np.int64]]) -> list[DocumentPart]:

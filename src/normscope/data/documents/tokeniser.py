@@ -13,7 +13,7 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
-from ..words import TokenizerFile, WordEncoder, repeated, word_counts
+from ..words import TokenizerFile, repeated, word_counts
 
 TokeniserKind = Literal["wordpiece", "bpe"]
 
@@ -134,8 +134,6 @@ def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
 PAD, UNK, CLS, SEP, MASK = SPECIALS
 _WORD_BEGINS = ("Ġ", "▁")
 """Of byte-level BPE, and of SentencePiece."""
-_SPLIT_AT_BLANKS = ("BertPreTokenizer", "ByteLevel")
-_CHARACTERS_APART = ("BertNormalizer", "NFC", "Lowercase", None)
 _NAMES = {
     PAD: ("[PAD]", "<pad>"),
     UNK: ("[UNK]", "<unk>"),
@@ -200,28 +198,6 @@ class TextTokeniser(TokenizerFile):
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         special, unknown = set(self.ids.values()), self.ids[UNK]
         return [[unknown if i in special else i for i in encoding.ids] for encoding in encodings]
-
-    def encode_joined(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of all texts as of `encode_many`, end to end, and how many are of each; faster for many texts."""
-        if self._by_words is not None:
-            return self._by_words.encode(texts)
-        rows = self.encode_many(texts)
-        joined = np.concatenate([np.empty(0, dtype=np.int64), *(np.array(row, dtype=np.int64) for row in rows)])
-        return joined, np.array([len(row) for row in rows], dtype=np.int64)
-
-    @cached_property
-    def _by_words(self) -> WordEncoder | None:
-        """Where a text's ids are those of its words, one after the other; None where that is not sure."""
-        state = json.loads(self.to_json())
-        tokens, normal, splitter = state["added_tokens"], state["normalizer"] or {}, state["pre_tokenizer"] or {}
-        types = [step["type"] for step in normal.get("normalizers", [normal] if normal else [])]
-        sure = (
-            splitter.get("type") in _SPLIT_AT_BLANKS
-            and splitter.get("use_regex", True)
-            and all(name in _CHARACTERS_APART for name in types)
-            and not any(token["rstrip"] or " " in token["content"] for token in tokens)
-        )
-        return WordEncoder(self.encode_many) if sure else None
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text, special tokens left out."""

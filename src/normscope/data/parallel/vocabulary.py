@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tokenizers.decoders import BPEDecoder
 from tokenizers.models import BPE, WordLevel
@@ -17,7 +15,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
-from ..words import TokenizerFile, WordEncoder, repeated
+from ..words import TokenizerFile, repeated
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
@@ -42,7 +40,6 @@ class Vocabulary(TokenizerFile):
         super().__init__(tokenizer)
         whole_words = isinstance(tokenizer.model, WordLevel)
         self._printed = [_printed(token, whole_word=whole_words) for token in tokens]
-        self._by_words = WordEncoder(self.encode_many)
 
     @classmethod
     def learn(cls, lines: Iterable[str], size: int) -> Self:
@@ -117,14 +114,10 @@ class Vocabulary(TokenizerFile):
         """
         return _without_special(self._tokenizer.encode(line, add_special_tokens=False).ids)
 
-    def encode_many(self, lines: Sequence[str]) -> list[list[int]]:
-        """`encode` of each line, on all cores."""
-        encodings = self._tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of each, on all cores."""
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [_without_special(encoding.ids) for encoding in encodings]
-
-    def encode_joined(self, lines: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of all lines as of `encode`, end to end, and how many are of each; faster for many lines."""
-        return self._by_words.encode(lines)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The tokenised line: BOS, PAD and EOS are dropped, pieces joined to words, UNK printed as a word of its own.

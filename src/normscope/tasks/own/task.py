@@ -31,7 +31,7 @@ _ABOUT = "data.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnModelConfig:
+class _OwnModelConfig:
     """A model of the user's."""
 
     factory: str
@@ -46,7 +46,7 @@ class OwnModelConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnDataConfig:
+class _OwnDataConfig:
     """The batches, which the file of the model gives."""
 
     epoch_batches: int = 100
@@ -66,14 +66,14 @@ class OwnRunConfig(RunConfig):
     """A model of the user's own."""
 
     task: Literal["own"] = "own"
-    data: OwnDataConfig = field(default_factory=OwnDataConfig)
-    model: OwnModelConfig
+    data: _OwnDataConfig = field(default_factory=_OwnDataConfig)
+    model: _OwnModelConfig
 
     def __post_init__(self) -> None:
         # Slots make a new class, of which a bare `super()` does not know.
         RunConfig.__post_init__(self)
         # A task without a model is asked for where defaults are looked up.
-        factory = self.model.factory if isinstance(self.model, OwnModelConfig) else ""
+        factory = self.model.factory if isinstance(self.model, _OwnModelConfig) else ""
         files = with_factory(map(OwnFile.of, self.imports), factory)
         object.__setattr__(self, "imports", tuple(map(str, files)))
 
