@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_303,
-    "lines of normscope": 67_924,
-    "files": 489,
+    "lines": 80_197,
+    "lines of normscope": 67_818,
+    "files": 486,
     "import lines, %": 6.55,
-    "public nouns": 718,
+    "public nouns": 705,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

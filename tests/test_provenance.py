@@ -44,7 +44,7 @@ def _forgotten():
     [
         ("normscope_studies/lemmas/measure.py", True),
         ("normscope/placement/formulas/post_ln.py", True),
-        ("normscope/model/attention/attention.py", True),
+        ("normscope/model/sublayers.py", True),
         ("normscope_studies/lemmas/study.py", False),
         ("normscope/cli/main.py", False),
     ],

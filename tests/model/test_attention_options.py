@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from kinds import examples
 from normscope.model import AttentionConfig, Cache, DecoderConfig, EncoderDecoder, LanguageModel, Layout, ModelConfig
-from normscope.model.attention import Attention, Context, with_heads
-from normscope.model.attention.scores import Rotary, slopes
+from normscope.model.context import Context
+from normscope.model.layout import with_heads
+from normscope.model.scores import Rotary, slopes
+from normscope.model.sublayers import Attention
 from normscope.placement import Site, StackShape
 from stacks import perturbed
 

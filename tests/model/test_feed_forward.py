@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from normscope.model import Context, Layout
-from normscope.model.feed_forward import FeedForward, GatedFeedForward
 from normscope.model.stack import Stack, StackConfig
+from normscope.model.sublayers import FeedForward, GatedFeedForward
 from normscope.placement import StackShape, named
 
 FORMS = {

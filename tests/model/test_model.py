@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import forked
 from compiled import model_by_aot_eager, stack_by_inductor
 from normscope.model import EncoderDecoder, Layout, ModelConfig, Stack, StackConfig
-from normscope.model.attention import Attention
 from normscope.model.embedding import Embedding
 from normscope.model.linear import Dropout
+from normscope.model.sublayers import Attention
 from normscope.placement import Site, StackShape, named, registered
 from stacks import SOURCE_LENGTHS, TARGET_LENGTHS, random_tokens, small_model
 from tiny import finish

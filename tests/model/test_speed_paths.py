@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.model.attention import Layout, as_factor, attend
+from normscope.model import Layout
+from normscope.model.context import as_factor
 from normscope.model.linear import Dropout, Linear
+from normscope.model.scores import attend
 
 LENGTHS = torch.tensor([3, 5, 1])
 

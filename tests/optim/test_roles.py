@@ -7,7 +7,7 @@ from torch import nn
 import normscope.model as models
 from normscope.errors import UserError
 from normscope.model import DecoderConfig, EncoderConfig, LanguageModel, MaskedEncoder, ModelConfig
-from normscope.model.norms import NORMS
+from normscope.model.placed import NORMS
 from normscope.optim import ROLES, GroupConfig, GroupsConfig, OptimizerConfig, make_optimizer, roles
 from normscope.placement import registered
 from normscope.settings.validation import validated

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from normscope.model.norms import NORMS
+from normscope.model.placed import NORMS
 from normscope.placement.base import SQUASHING_SLOPE
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.squashing import Erf, Tanh

@@ -1,4 +1,4 @@
-"""What both kinds of vocabulary are made of: counts of words in bounded memory, and a file of the tokenizers library."""
+"""What both kinds of vocabulary are made of: counts of words, and a file of the tokenizers library."""
 
 from abc import ABC, abstractmethod
 from collections import Counter

@@ -8,7 +8,7 @@ from ..errors import UserError
 from ..files import disk_errors, whole_folder
 from ..limits.ours import nothing_of_ours, refuse_foreign
 from ..model import EncoderDecoder, LanguageModel, MaskedEncoder
-from ..model.norms import RMSNorm
+from ..model.placed import RMSNorm
 from ..tasks.words import Words
 from .decoders import GATE_CURVES, GEMMA_2, GPT2_ACTIVATIONS, LLAMA, OLMO_2, QWEN_3, RotaryLayout, gpt2
 from .encoders import BERT_ACTIVATIONS, bert, m2m100, marian, roberta_prelayernorm

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..model import EncoderDecoder, LanguageModel, MaskedEncoder, Stack
-from ..model.norms import NormGroup, RMSNorm
+from ..model.placed import NormGroup, RMSNorm
 from ..placement import Placement, named, registered
 from ..placement.reading import named_parts, walk
 from ..placement.symbol import Symbol, SymbolEnd

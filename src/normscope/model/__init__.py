@@ -1,7 +1,8 @@
 """Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
 
-from .attention import AttentionConfig, Cache, Context, Layout, PaddedLayout
+from .context import Cache, Context
 from .initialisation import SCHEMES, initialise, renormalise, unit_vectors
+from .layout import AttentionConfig, Layout, PaddedLayout
 from .placed import scheduled_numbers, set_scheduled
 from .profiling import profile
 from .single import DecoderConfig, EncoderConfig, LanguageModel, MaskedEncoder, PairClassifier

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..placement import Placement
-from .attention import PositionEncoding
 from .initialisation import Drawable, Scheme, draw_bert
+from .layout import PositionEncoding
 
 # V = vocabulary, D = width
 

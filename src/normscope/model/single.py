@@ -11,9 +11,10 @@ from torch.nn import functional
 
 from ..placement import named
 from ..placement.reading import read_head
-from .attention import Cache, Context, Layout
+from .context import Cache, Context
 from .embedding import OutputTable, TextEmbedding
 from .initialisation import initialise
+from .layout import Layout
 from .linear import Dropout, HeadLinear
 from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
 from .transformer import TextModelConfig

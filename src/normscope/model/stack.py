@@ -15,12 +15,12 @@ from ..placement.base import Initial, State
 from ..placement.reading import read
 from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
 from ..settings.tables import check_choice, check_choices
-from .attention import Attention, AttentionConfig, Context, Inside, PositionEncoding, SublayerModule
-from .feed_forward import ACTIVATIONS, GATED, feed_forward
+from .context import Context, Inside, SublayerModule
 from .initialisation import Draw, Drawable, Scheme, initialise
+from .layout import AttentionConfig, PositionEncoding
 from .linear import Dropout
-from .norms import NORMS, NormGroup
-from .placed import PlacedParameters, Schedules
+from .placed import NORMS, NormGroup, PlacedParameters, Schedules
+from .sublayers import ACTIVATIONS, GATED, Attention, feed_forward
 
 _MakeNorms = Callable[[SymbolEnd | SymbolSublayer], NormGroup]
 

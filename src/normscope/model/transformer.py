@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from ..placement import StackShape, named
 from ..placement.reading import read_head
 from ..settings.tables import check_choice, check_choices
-from .attention import AttentionConfig, Cache, Context, Layout, PositionEncoding, as_factor, with_heads
-from .attention.scores import rotated_features
+from .context import Cache, Context, as_factor
 from .embedding import Embedding
 from .initialisation import SCHEMES, initialise
+from .layout import AttentionConfig, Layout, PositionEncoding, with_heads
+from .scores import rotated_features
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
 
 MOST_BLOCKS = 1000

@@ -15,7 +15,7 @@ from normscope.measure import (
 )
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
-from normscope.model.norms import NORMS
+from normscope.model.placed import NORMS
 from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from normscope.model import Context, Layout, Stack, StackConfig
-from normscope.model.feed_forward import FeedForward
 from normscope.model.initialisation import initialise
+from normscope.model.sublayers import FeedForward
 from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ...placement import SublayerKind
-from ..attention import Inside, SublayerModule
+from ..context import Inside, SublayerModule
 
 NAMES: dict[SublayerKind, tuple[str, ...]] = {
     "attention": ("query", "key", "value", "output"),

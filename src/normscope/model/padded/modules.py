@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from ...placement import Placement, StackShape, named
 from ...settings.tables import check_choice
-from ..attention import AttentionConfig, Context, Layout, PaddedLayout, with_heads
+from ..context import Context
 from ..initialisation import SCHEMES, initialise
+from ..layout import AttentionConfig, Layout, PaddedLayout, with_heads
 from ..stack import Stack, StackConfig
 
 PlacementName = str | type[Placement]

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ...placement import StackShape
-from ...settings.tables import check_choices
+from ..placement import StackShape
+from ..settings.tables import check_choices
 
 PositionEncoding = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 """sinusoidal: Vaswani et al. 2017, section 3.5, added to the embedding; learned: Gehring et al. 2017, added likewise;
@@ -225,6 +225,3 @@ class _Rearrange(torch.autograd.Function):
 
 
 _rearrange: Callable[..., Tensor] = _Rearrange.apply
-
-
-# M = packed tokens of keys, D = width
