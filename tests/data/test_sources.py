@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from normscope.data.documents.text import documents_in
-from normscope.data.lines import MOST_TIMES_UNPACKED, Position
+from normscope.data.lines import Position
 from normscope.data.parallel.preparation import PrepareConfig, pairs_in
 from normscope.data.sources import has_records, source_bytes, source_sha256, texts_in
 from normscope.errors import UserError
@@ -123,14 +123,6 @@ def test_zstandard_is_read(tmp_path: Path) -> None:
         list(texts_in(path, "text"))
 
 
-def _bomb(folder: Path) -> Path:
-    """A million texts of 2 kB that are one entry of a dictionary: 2 GB out of some kilobytes."""
-    indices = pyarrow.array([0] * 1_000_000, pyarrow.int32())
-    table = pyarrow.table({"text": pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["x" * 2000]))})
-    parquet.write_table(table, folder / "bomb.parquet")
-    return folder / "bomb.parquet"
-
-
 def _bytes(name: str, content: bytes) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         (folder / name).write_bytes(content)
@@ -211,7 +203,6 @@ def test_a_long_text_without_blanks_is_read_where_sentences_end(tmp_path: Path) 
         (_bytes("a.parquet", b"PAR1 but not really PAR1"), "text", "no Parquet file, or a damaged one"),
         (_bytes("a.arrow", b"no arrow" * 9), "text", "no Arrow file, or a damaged one"),
         (_name_of_bytes, "text", "no Arrow file, or a damaged one .*utf-8"),
-        (_bomb, "text", f"row .*: more than {MOST_TIMES_UNPACKED} times as many bytes come out of this file"),
         (lambda folder: folder, "text", "no dataset saved by save_to_disk .no state.json in it"),
         (_dataset(_data_files=[{"filename": "../absent.arrow"}]), "text", "dataset/absent.arrow: no such file"),
         (_dataset(_data_files=3), "text", "state.json: damaged .*; save the dataset again"),

@@ -1,18 +1,15 @@
 """What JSON, TOML and headers of tensors are refused for, before anything is built of them."""
 
 import json
-import struct
 import tomllib
 import tracemalloc
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
 
-from normscope.limits.reading import MOST_DEPTH, parse_json, parse_toml, read_text, shown, tensor_shapes
+from normscope.limits.reading import MOST_DEPTH, parse_json, parse_toml, read_text, shown
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False),
@@ -89,37 +86,6 @@ def test_toml_beyond_the_limits(text, message):
 def test_a_file_without_an_end_is_read_no_further_than_allowed():
     with pytest.raises(ValueError, match="more than 1,000 bytes"):
         read_text(Path("/dev/zero"), most_bytes=1000)
-
-
-def test_shapes_are_those_of_the_file(tmp_path):
-    tensors = {"a": torch.zeros(3, 5), "b": torch.zeros(()), "c": torch.zeros(0, 7, dtype=torch.float16)}
-    save_file(tensors, tmp_path / "x", metadata={"format": "pt"})
-    assert tensor_shapes(tmp_path / "x") == {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-
-
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        (b"[]", "no table of tensors"),
-        (b'{"a": 1}', "no shape of 'a'"),
-        (b'{"a": {"shape": [-1]}}', "no shape of 'a'"),
-        (b'{"a": {"shape": [true]}}', "no shape of 'a'"),
-        (b'{"a": {"shape": [4294967296, 4294967296]}}', "the file has 0 bytes"),
-        (b"[" * 1000, "nested more than 64 deep"),
-        (b"\xff\xff", "invalid start byte"),
-    ],
-)
-def test_a_header_that_says_what_cannot_be(tmp_path, header, message):
-    (tmp_path / "x").write_bytes(struct.pack("<Q", len(header)) + header)
-    with pytest.raises(ValueError, match=message):
-        tensor_shapes(tmp_path / "x")
-
-
-@pytest.mark.parametrize("length", [0, 2**63, 2**64 - 1])
-def test_a_header_longer_than_its_file(tmp_path, length):
-    (tmp_path / "x").write_bytes(struct.pack("<Q", length) + b"{}")
-    with pytest.raises(ValueError, match="and the file has 10"):
-        tensor_shapes(tmp_path / "x")
 
 
 def test_what_came_is_shown_in_a_line_whatever_it_is():

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.optim import OptimizerConfig, make_optimizer, roles
-from normscope.optim.optimizers import Muon, muon_together
+from normscope.optim.optimizers import Muon
 from normscope.train.checkpoint import contents, save
 
 STEPS = 5
@@ -117,22 +117,3 @@ def test_a_closure_gives_the_loss() -> None:
 def test_a_vector_is_refused_under_muon_s_rule() -> None:
     with pytest.raises(ValueError, match="2D"):
         Muon([nn.Parameter(torch.zeros(3))])
-
-
-@pytest.mark.parametrize("shape", [(6, 6), (5, 9), (9, 5)])
-def test_matrices_that_move_together_move_as_each_alone(shape: tuple[int, int]) -> None:
-    """As on a device; beside torch's, whose products round to bfloat16 in the same places, and add in another order."""
-    draws = torch.Generator().manual_seed(0)
-    together = [torch.randn(shape, generator=draws) for _ in range(3)]
-    alone = [nn.Parameter(one.clone()) for one in together]
-    momenta = [torch.zeros(shape) for _ in together]
-    theirs = torch.optim.Muon(alone, lr=0.02, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
-    before = [one.clone() for one in together]
-    for _ in range(STEPS):
-        drawn = [torch.randn(shape, generator=draws) for _ in together]
-        for parameter, gradient in zip(alone, drawn, strict=True):
-            parameter.grad = gradient.clone()
-        muon_together(together, drawn, momenta, group=theirs.param_groups[0])
-        theirs.step()
-    for mine, other, start in zip(together, alone, before, strict=True):
-        assert float((mine - other.detach()).norm()) < 0.02 * float((mine - start).norm())

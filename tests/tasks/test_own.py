@@ -27,7 +27,7 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.runs.trained import load_run
 from normscope.settings.files import import_file
-from normscope.tasks.own.batches import Listed, Loaded, OwnBatch, Passed, source_of
+from normscope.tasks.own_batches import Listed, Loaded, OwnBatch, Passed, source_of
 from normscope.train.device import seed_data, seed_weights
 from tiny import finish, result
 from together import ended, started

@@ -13,11 +13,6 @@ from typing import Any, BinaryIO, cast
 
 from ..errors import UserError, installation
 
-MOST_TIMES_UNPACKED = 50
-"""How many times longer than its packed file a text may be; gzip makes text about 3 times shorter, xz 5 times."""
-_LEAST_UNPACKED_BYTES = 20_000_000
-"""From here on that is asked: what is shorter is read in seconds, and a short text may well repeat itself."""
-
 
 @dataclass(slots=True)
 class Position:
@@ -27,25 +22,8 @@ class Position:
     """Of the file as it lies on the disk."""
 
 
-def most_unpacked_bytes(path: Path) -> int:
-    """How long a text may be that comes out of a file."""
-    return max(_LEAST_UNPACKED_BYTES, MOST_TIMES_UNPACKED * path.stat().st_size)
-
-
-def too_much_unpacked(path: Path) -> str:
-    """What is said of a file whose text is longer than that."""
-    return (
-        f"more than {MOST_TIMES_UNPACKED} times as many bytes come out of this file as its {path.stat().st_size:,}, "
-        "which is no text that people wrote; if it is one, unpack it and give that"
-    )
-
-
 MAX_LINE_BYTES = 1_000_000
 _ZSTD_BYTES = 2**18
-_LINE_BYTES = 16
-"""What a line counts at least, because a million empty ones are as much work as other ones."""
-
-
 _TOLD_EVERY_LINES = 256
 
 
@@ -61,18 +39,13 @@ def read_lines(
     Only LF and CR LF end a line: other separators of Unicode stand inside sentences of real corpora. A byte order mark
     at the very beginning is left out. Never holds more than about `max_line_bytes` in memory.
 
-    Raises UserError for a file that is missing, unreadable, not a regular file, empty, binary, not UTF-8, corrupt,
-    holds a line longer than `max_line_bytes`, or becomes over `MOST_TIMES_UNPACKED` times longer when it is unpacked.
-    holds: what a line is, for the message where one is too long.
+    Raises UserError for a file that is missing, unreadable, not a regular file, empty, binary, not UTF-8, corrupt, or
+    holds a line longer than `max_line_bytes`. holds: what a line is, for the message where one is too long.
     """
-    number = unpacked_bytes = 0
+    number = 0
     with _told_to_the_user(path), path.open("rb") as packed, _unpacked(path, packed) as stream:
-        most_bytes = most_unpacked_bytes(path)
         while line := stream.readline(max_line_bytes + 2):  # + 2 for CR LF
             number += 1
-            unpacked_bytes += max(len(line), _LINE_BYTES)
-            if unpacked_bytes > most_bytes:
-                raise UserError(f"{path}:{number}: {too_much_unpacked(path)}")
             if position is not None and number % _TOLD_EVERY_LINES == 0:
                 position.file_bytes = packed.tell()
             line = line.removesuffix(b"\n").removesuffix(b"\r")

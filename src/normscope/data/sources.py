@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..errors import UserError
 from ..limits.reading import parse_json, read_json, shown
-from .lines import Position, file_sha256, most_unpacked_bytes, opened_pyarrow, read_lines, too_much_unpacked
+from .lines import Position, file_sha256, opened_pyarrow, read_lines
 
 _ROWS_AT_ONCE = 256
 
@@ -20,8 +20,8 @@ _ROWS_AT_ONCE = 256
 def parquet_texts(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
     """Yield (row from 1, text) of one column; a null is a text without characters.
 
-    field: name of the column, or `column.part` inside a column of structures. Raises UserError for another file, for
-    a field that is not there or holds no text, and for one that becomes too long when it is unpacked.
+    field: name of the column, or `column.part` inside a column of structures. Raises UserError for another file, and
+    for a field that is not there or holds no text.
     """
     arrow = opened_pyarrow(path)
     from pyarrow import parquet
@@ -60,8 +60,7 @@ def _texts(
     path: Path, batches: Iterator[Any], field: str, rows: int, position: Position | None, kind: str
 ) -> Iterator[tuple[int, str]]:
     """rows: in all, by which the position is told."""
-    number = unpacked_bytes = 0
-    file_bytes, most_bytes = path.stat().st_size, most_unpacked_bytes(path)
+    number, file_bytes = 0, path.stat().st_size
     while True:
         with _refused_where_damaged(path, kind):
             batch: Any = next(batches, None)
@@ -72,9 +71,6 @@ def _texts(
             texts = _column(batch, field).to_pylist()
         for text in texts:
             number += 1
-            unpacked_bytes += max(len(text or ""), 1)
-            if unpacked_bytes > most_bytes:
-                raise UserError(f"{path}, row {number:,}: {too_much_unpacked(path)}")
             yield number, text or ""
         if position is not None and rows:
             position.file_bytes = min(file_bytes, file_bytes * number // rows)

@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -135,19 +135,11 @@ def _script(script: Path, jobs: Sequence[Job], settings: SlurmSettings) -> str:
 
 
 def _as_json(job: Job) -> dict[str, Any]:
-    return {
-        "name": job.name,
-        "words": list(job.words),
-        "directory": str(job.directory),
-        "folder": str(job.folder),
-        "log": str(job.log),
-        "threads": job.threads,
-    }
+    return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}
 
 
 def _of_json(table: dict[str, Any]) -> Job:
-    paths = {name: Path(table[name]) for name in ("directory", "folder", "log")}
-    return Job(name=table["name"], words=table["words"], threads=table["threads"], **paths)
+    return Job(**table | {name: Path(table[name]) for name in ("directory", "folder", "log")})
 
 
 _LOOK_SECONDS = 5.0

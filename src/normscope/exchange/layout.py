@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..errors import UserError
-from ..limits.reading import read_json, shown, tensor_shapes
+from ..limits.reading import read_json, shown
 from ..tasks.text_task import TextTask
 from ..train.checkpoint import read_tensors
 from .forms import Names
@@ -108,10 +109,12 @@ class ImportedLayout(ABC):
         """Raise UserError where `config.json` asks for other tables or blocks than the file holds."""
         path = _weights_file(folder)
         try:
-            found = {self.full_name(name): shape for name, shape in tensor_shapes(path).items()}
+            with safe_open(path, "pt") as file:
+                names = file.keys()
+                found = {self.full_name(name): tuple(file.get_slice(name).get_shape()) for name in names}
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-        except ValueError as error:
+        except SafetensorError as error:
             raise UserError(f"{path} is not a file of tensors: {error}") from error
         for name, sizes in self.wanted_sizes(config).items():
             there = found.get(name)

@@ -1,4 +1,4 @@
-"""Reading files that anyone may have written: JSON, TOML and headers of tensors, within limits that are checked first.
+"""Reading files that anyone may have written: JSON and TOML, within limits that are checked first.
 
 Python's own readers take what no file of ours holds: they recurse as deeply as a file is nested, keep the last of two
 equal keys without a word, and give infinities and integers of any length. What is refused here is a ValueError whose
@@ -18,8 +18,6 @@ MOST_DEPTH = 64
 MOST_TOML_BYTES = 2**18
 MOST_JSON_BYTES = 2**28
 _PIECE_BYTES = 2**20
-_MOST_HEADER_BYTES = 100_000_000
-"""As the safetensors library."""
 _INT64 = range(-(2**63), 2**64)  # signed or not: seeds go up to 2**64 - 1
 
 # Strings and comments first, so that a bracket inside one is not counted; never going back, so that time is linear.
@@ -90,23 +88,6 @@ def parse_toml(text: str) -> dict[str, Any]:
     return table
 
 
-def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of every tensor in a safetensors file, from its header alone.
-
-    Raises OSError, or ValueError where the header is damaged or says more numbers than the file has bytes.
-    """
-    length = path.stat().st_size
-    with path.open("rb") as stream:
-        header_bytes = int.from_bytes(stream.read(8), "little")
-        if not 2 <= header_bytes <= min(length - 8, _MOST_HEADER_BYTES):
-            raise ValueError(f"its header is said to have {header_bytes:,} bytes, and the file has {length:,}")
-        header = parse_json(stream.read(header_bytes).decode("utf-8"))
-    if not isinstance(header, dict):
-        raise ValueError("its header is no table of tensors")
-    tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
-    return {name: _shape(name, entry, length - 8 - header_bytes) for name, entry in tensors.items()}
-
-
 def shown(value: object, most: int = 80) -> str:
     """A value as Python writes it, cut: what came may be megabytes long, and a message is a line."""
     text = str(value) if isinstance(value, int) and value in _INT64 else _written(value, most)
@@ -172,13 +153,3 @@ def _int(text: str) -> int:
     if len(text) > 20 or int(text) not in _INT64:
         raise ValueError(f"{shown(text)} is an integer beyond 64 bits")
     return int(text)
-
-
-def _shape(name: str, entry: Any, data_bytes: int) -> tuple[int, ...]:
-    shape = entry.get("shape") if isinstance(entry, dict) else None
-    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError(f"its header names no shape of {shown(name)}")
-    # Whatever the type, fewer than two numbers in a byte; the library compares the exact lengths when it reads them.
-    if math.prod(shape) > 2 * data_bytes:
-        raise ValueError(f"its header says that {shown(name)} is {shown(shape)}, and the file has {data_bytes:,} bytes")
-    return tuple(shape)

@@ -46,7 +46,7 @@ class Muon(torch.optim.Optimizer):
         self._parts = [
             part
             for part in (
-                self._part("muon", lambda groups: _MuonTogether(groups, adjust_lr_fn="match_rms_adamw")),
+                self._part("muon", lambda groups: torch.optim.Muon(groups, adjust_lr_fn="match_rms_adamw")),
                 self._part("adamw", lambda groups: torch.optim.AdamW(groups, fused=True)),
             )
             if part is not None
@@ -74,44 +74,6 @@ class Muon(torch.optim.Optimizer):
         # One state for both, by parameter, as a checkpoint reads and writes it.
         part.state = self.state
         return part
-
-
-class _MuonTogether(torch.optim.Muon):
-    """torch's; on a device matrices of one shape move together, each of whose products would be a launch of its own."""
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update."""
-        if not all(p.is_cuda for group in self.param_groups for p in group["params"]):
-            super().step()  # type: ignore[no-untyped-call]
-            return
-        for group in self.param_groups:
-            lists: tuple[list[Tensor], list[Tensor], list[Tensor]] = [], [], []
-            self._init_group(group, *lists)
-            alike: dict[torch.Size, list[tuple[Tensor, ...]]] = {}
-            for one in zip(*lists, strict=True):
-                alike.setdefault(one[0].shape, []).append(one)
-            for several in alike.values():
-                muon_together(*map(list, zip(*several, strict=True)), group=group)
-
-
-def muon_together(
-    parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor], *, group: Mapping[str, Any]
-) -> None:
-    """torch's step of Muon, of matrices of one shape at once, with the settings of its group."""
-    torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
-    x = torch.stack(torch._foreach_lerp(gradients, momenta, group["momentum"])).bfloat16()
-    upright = x.shape[1] > x.shape[2]
-    x = x.mT if upright else x
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=group["eps"])
-    a, b, c = group["ns_coefficients"]
-    for _ in range(group["ns_steps"]):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    x = (x.mT if upright else x).to(parameters[0].dtype)
-    torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
-    size = 0.2 * math.sqrt(max(parameters[0].shape))
-    torch._foreach_add_(parameters, list(x), alpha=-group["lr"] * size)
 
 
 _Groups = list[dict[str, Any]]

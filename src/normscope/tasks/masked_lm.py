@@ -113,9 +113,6 @@ class MaskedObjective(TextObjective[MaskedConfig]):
         weight = len(batch.targets_M) / len(batch.is_random_B)
         return masked + weight * pairs, masked.detach()
 
-    def tokens_of(self, number: int) -> int:
-        return self.target_tokens(self.prepare(number))
-
     @torch.no_grad()
     def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
         """Means over the pairs of a split, in nats: `loss_nats` is the sum of `nll_nats` (masked tokens) and

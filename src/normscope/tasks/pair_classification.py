@@ -20,7 +20,7 @@ from ..data.lines import file_sha256
 from ..errors import UserError
 from ..model import EncoderConfig, Layout, MaskedEncoder, PairClassifier
 from ..model.linear import in_mode
-from ..train import ALONE, RunFolder, Share
+from ..train import ALONE, Objective, RunFolder, Share
 from ..train.checkpoint import Checkpoint
 from ..train.device import seed_weights
 from .loss import LN2, at_least_float32
@@ -75,7 +75,7 @@ class PairRunConfig(RunConfig):
         refuse_too_long(self.data.sequence_length, self.model)
 
 
-class ClassificationObjective:
+class ClassificationObjective(Objective):
     """Batches of labelled pairs, and their loss under a `PairClassifier`."""
 
     def __init__(self, corpus: LabelledCorpus, *, batch_sequences: int, seed: int, device: torch.device) -> None:
@@ -89,9 +89,6 @@ class ClassificationObjective:
     def prepare(self, number: int) -> LabelledBatch:
         _, indices = self.epochs.micro_batch(number)
         return self.corpus.splits["train"].batch(indices.tolist())
-
-    def micro_batch(self, number: int) -> LabelledBatch:
-        return self.prepare(number).to(self.device)
 
     def target_tokens(self, batch: LabelledBatch) -> int:
         """The batch's pairs: each has one label to predict, and losses are means over pairs."""

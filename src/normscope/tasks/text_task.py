@@ -1,6 +1,6 @@
 """What tasks on a corpus of documents have in common: masked tokens and language modelling."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..data.documents.corpus import TOKENISER, DocumentCorpus
 from ..data.documents.tokeniser import SPECIALS, TextTokeniser
 from ..errors import UserError
 from ..placement import StackShape
-from ..train import ALONE, Share
+from ..train import ALONE, Objective, Share
 from .loss import unigram_entropy_nats
 from .protocol import (
     LONGEST,
@@ -37,7 +37,7 @@ _Config = TypeVar("_Config", bound=TextRunConfig)
 _Section = TypeVar("_Section")
 
 
-class TextObjective(ABC, Generic[_Section]):
+class TextObjective(Objective, Generic[_Section]):
     """Batches of sequences of a corpus of documents, their loss, and means over any split."""
 
     epochs: EpochBatches
@@ -59,21 +59,6 @@ class TextObjective(ABC, Generic[_Section]):
     @property
     def micro_batches_per_epoch(self) -> int:
         return len(self.epochs)
-
-    @abstractmethod
-    def prepare(self, number: int) -> Any: ...
-
-    def micro_batch(self, number: int) -> Any:
-        return self.prepare(number).to(self.device)
-
-    @abstractmethod
-    def target_tokens(self, batch: Any) -> int: ...
-
-    @abstractmethod
-    def tokens_of(self, number: int) -> int: ...
-
-    @abstractmethod
-    def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]: ...
 
     def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """`evaluate` of the validation split."""

@@ -21,7 +21,7 @@ from ..errors import UserError
 from ..model import EncoderDecoder, Layout, ModelConfig, stack_shape
 from ..model.linear import in_mode
 from ..placement import StackShape
-from ..train import ALONE, Share
+from ..train import ALONE, Objective, Share
 from . import translation_samples as samples
 from . import words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
@@ -72,7 +72,7 @@ def translation(config: RunConfig, what: str) -> TranslationRunConfig:
     return config
 
 
-class TranslationObjective:
+class TranslationObjective(Objective):
     """Batches of a corpus, and their loss under an `EncoderDecoder`."""
 
     def __init__(
@@ -98,9 +98,6 @@ class TranslationObjective:
 
     def prepare(self, number: int) -> TranslationBatch:
         return collate(self.train, self._sentences(number))
-
-    def micro_batch(self, number: int) -> TranslationBatch:
-        return self.prepare(number).to(self.device)
 
     def target_tokens(self, batch: TranslationBatch) -> int:
         return batch.target_tokens

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
@@ -37,36 +38,40 @@ class Share(Protocol):
         ...
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """What is learned: batches that are a pure function of their number, and their loss."""
 
+    device: torch.device
+
     @property
+    @abstractmethod
     def micro_batches_per_epoch(self) -> int: ...
 
+    @abstractmethod
     def prepare(self, number: int) -> Any:
         """The batch of that number, counted from 0 over all epochs, in the machine's memory.
 
         Other processes may be asked for it too: it depends on the number alone. Its `to` moves it to a device.
         """
-        ...
 
     def micro_batch(self, number: int) -> Any:
         """The same batch on the device."""
-        ...
+        return self.prepare(number).to(self.device)
 
+    @abstractmethod
     def target_tokens(self, batch: Any) -> int: ...
 
     def tokens_of(self, number: int) -> int:
         """The target tokens of the micro-batch of that number, which another process works on."""
-        ...
+        return self.target_tokens(self.prepare(number))
 
+    @abstractmethod
     def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         """Loss to minimise and negative log-likelihood, each summed over the batch's target tokens, in nats."""
-        ...
 
+    @abstractmethod
     def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """Must hold `nll_nats`, by which the best checkpoint is chosen. share: has several processes work on it."""
-        ...
 
 
 class Monitors(Protocol):

@@ -15,7 +15,7 @@ from normscope.history.readers import TRAINER_STATE, of_events, of_trainer_state
 from normscope.history.record import History
 from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig
-from normscope.train import ALONE, RunFolder, Share, TrainConfig, Trainer
+from normscope.train import ALONE, Objective, RunFolder, Share, TrainConfig, Trainer
 
 from .cases import (
     BROKEN,
@@ -33,7 +33,7 @@ _GIVEN = 7_000_003
 """Seed of the batch that the monitor measures on."""
 
 
-class _Objective:
+class _Objective(Objective):
     """The chain's next token."""
 
     micro_batches_per_epoch = 100
@@ -49,9 +49,6 @@ class _Objective:
 
     def target_tokens(self, batch: dict[str, Tensor]) -> int:
         return batch["labels"].numel()
-
-    def tokens_of(self, number: int) -> int:
-        return self.target_tokens(self.micro_batch(number))
 
     def loss_sums(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         total = model(**batch)["loss"] * self.target_tokens(batch)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from ...errors import UserError
-from ...train.device import seed_data
+from ..errors import UserError
+from ..train.device import seed_data
 
 IGNORED = -100
 """The label of what is no target, as torch's and transformers' losses have it."""

@@ -14,17 +14,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ...errors import UserError
-from ...placement import AsBuilt, StackShape, named, registered
-from ...settings.files import OwnFile, factory_in, with_factory
-from ...train import ALONE, Share
-from ...train.device import seed_weights
-from ..loss import LN2, unigram_entropy_nats
-from ..protocol import Evaluation, FactLines, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
-from ..run_config import RunConfig
-from ..words import Words
-from .batches import IGNORED, OwnBatch, Source, digest, labels_in
-from .functions import CONTRACT, ModelFile
+from ..errors import UserError
+from ..placement import AsBuilt, StackShape, named, registered
+from ..settings.files import OwnFile, factory_in, with_factory
+from ..train import ALONE, Objective, Share
+from ..train.device import seed_weights
+from .loss import LN2, unigram_entropy_nats
+from .own_batches import IGNORED, OwnBatch, Source, digest, labels_in
+from .own_functions import CONTRACT, ModelFile
+from .protocol import Evaluation, FactLines, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
+from .run_config import RunConfig
+from .words import Words
 
 _ABOUT = "data.json"
 """In a run's folder of vocabularies: what its report needs of the data, so that it need not run the user's code."""
@@ -167,25 +167,23 @@ class _RecordedData:
         raise AssertionError("data that were recorded are not recorded again")
 
 
-class _OwnObjective:
+class _OwnObjective(Objective):
     """Batches of the user's, and their loss under the user's model."""
 
     def __init__(self, data: _OwnData, *, epoch_batches: int, seed: int, device: torch.device) -> None:
         self.data, self.seed, self.device = data, seed, device
-        self.micro_batches_per_epoch = data.train.count or epoch_batches
+        self.epoch_batches = data.train.count or epoch_batches
+
+    @property
+    def micro_batches_per_epoch(self) -> int:
+        return self.epoch_batches
 
     def prepare(self, number: int) -> OwnBatch:
         return OwnBatch.of(self.data.train.batch(number, self.seed))
 
-    def micro_batch(self, number: int) -> OwnBatch:
-        return self.prepare(number).to(self.device)
-
     def target_tokens(self, batch: OwnBatch) -> int:
         """What the batch's mean loss is over, as far as that is known."""
         return batch.targets
-
-    def tokens_of(self, number: int) -> int:
-        return self.prepare(number).targets
 
     def loss_sums(self, model: nn.Module, batch: OwnBatch) -> tuple[Tensor, Tensor]:
         """The mean loss times the targets, twice: what is minimised is what is shown."""

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...errors import UserError, error_line
-from ...optim.groups import GroupsConfig, given_groups
-from ...settings.files import OwnFile, factory_in
-from ...train.device import seed_data
-from .batches import IGNORED, Listed, Numbered, Source, labels_in, source_of
+from ..errors import UserError, error_line
+from ..optim.groups import GroupsConfig, given_groups
+from ..settings.files import OwnFile, factory_in
+from ..train.device import seed_data
+from .own_batches import IGNORED, Listed, Numbered, Source, labels_in, source_of
 
 CONTRACT = (
     "a model of your own is a Python file with build(), which returns a torch.nn.Module, batches(), which returns a "
