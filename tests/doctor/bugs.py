@@ -105,6 +105,25 @@ def twice_normed(x: Tensor, f: F, norm: F) -> Tensor:
     return norm(x) + f(norm(x))
 
 
+class Numbered(nn.Module):
+    """A Pre-LN block whose norms have numbers."""
+
+    def __init__(self, order: tuple[str, str]) -> None:
+        super().__init__()
+        self.inner, self.order = Block((pre, pre)), order
+        self.ln_1, self.ln_2 = self.inner.norms
+        self.inner.norms = nn.ModuleList()
+
+    def forward(self, x: Tensor) -> Tensor:
+        for f, name in zip(self.inner.f, self.order, strict=True):
+            x = pre(x, f, self.get_submodule(name))
+        return x
+
+
+def numbered(*order: str) -> Callable[[], nn.Module]:
+    return lambda: Model(lambda: Stack(blocks=[Numbered(order) for _ in range(4)], final=1))
+
+
 def without_skip(x: Tensor, f: F, norm: F) -> Tensor:
     return norm(f(x))
 
@@ -334,6 +353,15 @@ BUGS: dict[str, Bug] = {
         where="encoder.final_norm.1",
         severity="warning",
         right=RIGHT_PRE,
+    ),
+    # As when one renames them, and the code is that of another family.
+    "norms in each other's places": Bug(
+        build=numbered("ln_2", "ln_1"),
+        rule="norms-swapped",
+        said="encoder.blocks.[0–3].ln_2, encoder.blocks.[0–3].ln_1 are used in this order, 8 of the 9 norms",
+        where="ln_2",
+        severity="warning",
+        right=numbered("ln_1", "ln_2"),
     ),
     # snowfall 184: the norm of Post-LN, and that of Pre-LN after it.
     "snowfall, each sum normed twice": Bug(

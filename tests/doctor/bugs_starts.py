@@ -125,6 +125,11 @@ def sinusoidal(model: Tables) -> nn.Module:
     return model
 
 
+def frozen(model: Tables) -> nn.Module:
+    model.places.weight.requires_grad_(False)
+    return model
+
+
 def filled(number: float) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         model = both(lambda block: ROOT)()
@@ -285,6 +290,13 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="larger ones of places.weight are added to them",
         right=lambda: sinusoidal(Tables(tokens=0.02, factor=4.0, places=1.0)),
+    ),
+    "sinusoids beside small tokens": Bug(
+        build=lambda: frozen(sinusoidal(Tables(tokens=0.1, places=1.0))),
+        rule="unequal-tables",
+        severity="warning",
+        said="larger ones of positions that are computed are added to them",
+        right=lambda: frozen(sinusoidal(Tables(tokens=0.25, factor=4.0, places=1.0))),
     ),
     # timm 2605: the value from the configuration is not handed on.
     "LayerScale at 1 in 20 blocks": Bug(

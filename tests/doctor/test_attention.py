@@ -75,7 +75,7 @@ def test_right_attention_is_silent(change, fused):
         ),
         (normed_at(2.0), "attention-saturated", "warning", "q·k is multiplied by 2, not by 1/√8 = 0.3536"),
         (drawn(1.0), "attention-saturated", "warning", "for their matrices are drawn large"),
-        (hiding(nothing), "attention-mask", "warning", "the loss's targets are the inputs one place later"),
+        (hiding(nothing), "attention-mask", "info", "cannot tell which one: nothing knows tokens' places"),
         (of(1, hiding(nothing)), "attention-mask", "error", "in 1 of 4 attentions (block 2) 100% of the tokens"),
         (hiding(earlier), "attention-mask", "error", "in all 4 attentions tokens look at later ones and at no earlier"),
     ],
@@ -84,6 +84,12 @@ def test_what_is_wrong_is_named(change, rule, severity, told, fused):
     ((found, worst, message),) = said(judged(model(change, fused=fused)))
     assert (found, worst) == (rule, severity)
     assert told in message
+
+
+@pytest.mark.parametrize(("tokens", "told"), [(12, 1), (13, 0)])
+def test_a_scale_that_is_of_the_number_of_tokens(tokens, told):
+    found = judged(model(scaled(12**-0.5)), inputs=TOKENS[:, :tokens], loss=lambda logits: logits.square().mean())
+    assert sum("1/√T of the tokens" in one.message for one in found.findings) == told
 
 
 @pytest.mark.parametrize(("axis", "told"), [(-2, "2 (queries)"), (1, "1 (heads)"), (0, "0 (sequences)")])

@@ -32,9 +32,10 @@ class NormGain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """An embedding that was looked up."""
+    """An embedding that was looked up, or what is added to its rows."""
 
     name: str
+    """"" of what is computed, as sinusoids are."""
     size: float
     """Root mean square of its entries."""
     width: int

@@ -119,6 +119,8 @@ class AttentionMeasurements:
     head_width: int
     keys: float = math.nan
     """How many a query may look at."""
+    all_keys: int = 0
+    """How many there are, those that masks hide among them."""
     deviation: float = math.nan
     """Of a query's logits over its keys, biases and masks apart."""
     entropy: float = math.nan

@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     norm_uses.shared_norm,
     norm_uses.norm_over_others,
     norm_uses.norm_without_root,
+    norm_uses.norms_swapped,
     norms.unnormed_memory,
     norms.no_norm,
     placements.mixed_placements,

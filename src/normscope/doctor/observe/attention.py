@@ -189,10 +189,10 @@ def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | No
     made = {"queries": query, "keys": key}
     if place.values is not None:
         made["values"] = _factor(graph, place.values, None)
-    rms = [size_of(values[n].tensor) for n in (place.queries, place.keys)]
     return AttentionMeasurements(
         head_width=width,
         keys=float(count[enough].mean()),
+        all_keys=logits_BHQK.shape[-1],
         deviation=float(square[enough].mean().sqrt()),
         entropy=float(entropy[enough].mean()),
         largest=float(weights.amax(-1)[enough].mean()),
@@ -200,8 +200,8 @@ def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | No
         normed=tuple(side for side in ("queries", "keys") if made[side].normed),
         normed_wrong=tuple(side for side in ("queries", "keys") if made[side].over_others),
         unnormed=_unnormed(graph, {side: one.product for side, one in made.items() if one.product is not None}),
-        query_size=rms[0] / abs(query.constant or 1),
-        key_size=rms[1] / abs(key.constant or 1),
+        query_size=size_of(values[place.queries].tensor) / abs(query.constant or 1),
+        key_size=size_of(values[place.keys].tensor) / abs(key.constant or 1),
         drawn=_drawn(graph, [made[side].product for side in ("queries", "keys", "values") if side in made]),
         **_mask(weights, rows, itself, padding_BK),
     )

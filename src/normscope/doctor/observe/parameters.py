@@ -131,7 +131,8 @@ class _Ends:
         """Every table that is looked up, and every trained tensor that is added to rows of one as it is."""
         found = list(self._tables())
         joined = {table.joined_at for table in found} - {-1}
-        return (*found, *(table for table in self._added() if table.joined_at in joined))
+        added = (*self._added(), *self._fixed())
+        return (*found, *(table for table in added if table.joined_at in joined))
 
     def _added(self) -> Iterator[Table]:
         """Trained tensors of two dimensions or more that a sum takes as they are, such as learnt positions."""
@@ -149,6 +150,26 @@ class _Ends:
                     rows_size=size,
                     by_place=True,
                     joined_at=joined,
+                )
+
+    def _fixed(self) -> Iterator[Table]:
+        """Rows that are the same for every input and are not trained, such as sinusoids."""
+        values = self._graph.values
+        for value in values:
+            for number in value.inputs if value.op == "add" and value.is_data else ():
+                given = values[number]
+                rows = given.shape[-2:]
+                if given.origin >= Origin.TRAINABLE or given.tensor.is_meta or rows != value.shape[-2:] or rows[0] < 2:
+                    continue
+                size = size_of(given.tensor)
+                yield Table(
+                    name="",
+                    size=size,
+                    width=rows[-1],
+                    factor=1.0,
+                    rows_size=size,
+                    by_place=True,
+                    joined_at=self._joined(number),
                 )
 
     def _tables(self) -> Iterator[Table]:

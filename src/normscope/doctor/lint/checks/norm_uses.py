@@ -217,3 +217,32 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
             "it",
             fix="divide by the root: x * rsqrt(mean(x²) + ε), or x / sqrt(mean(x²) + ε)",
         )
+
+
+@rule(
+    "norms-swapped",
+    Severity.WARNING,
+    title="Numbered norms that are used in another order",
+    why="Fresh norms are all alike, so that nothing shows until weights are loaded: every gain then meets the "
+    "sub-layer that it was not trained with.",
+    reference="github.com/ml-explore/mlx pull request 1636, where a decoder's first norm stood in its second's place",
+    of_structure=True,
+)
+def norms_swapped(patient: Patient) -> Iterator[Fault]:
+    """Norms of a block that are numbered, as ln_1 and ln_2, and come in another order than their numbers."""
+    for stack in patient.stacks:
+        uses: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for use in sorted(stack.norm_uses, key=lambda use: use.at):
+            above, _, name = _module(use.parameters).rpartition(".")
+            stem = name.rstrip("0123456789")
+            if above and stem and stem != name:
+                uses[above, stem].append(int(name.removeprefix(stem)))
+        swapped = [(key, order) for key, order in uses.items() if order == sorted(set(order), reverse=True)]
+        found = [f"{above}.{stem}{number}" for (above, stem), order in swapped if len(order) > 1 for number in order]
+        if not all(is_librarys(patient.model, (f"{name}.weight",)) for name in found):
+            yield Fault(
+                where=listed(found),
+                message=f"{listed(found, 2)} are used in this order, {len(found)} of the {len(stack.norm_uses)} norms "
+                f"of {stack.blocks} blocks: the first of a block where the second would be",
+                fix="let the norms of a block change places, in the code or by name",
+            )
