@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .answers import Desk, defined
-from .passes import Items
+from .recording import Items
 
 
 def items(tree: Path) -> Items:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import texts
 from .answers import Desk
-from .passes import Items
+from .recording import Items
 
 _PAIRS: dict[str, tuple[object, ...]] = {
     "plain": ("--vocabulary-size", 120, "--valid", "valid.de", "valid.en", "--test", "test.de", "test.en"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .answers import Desk
-from .passes import Items
+from .recording import Items
 
 Case = Callable[[], tuple[Any, Any, dict[str, Any]]]
 """Gives a model, what it is called with, and options of `normscope.diagnose`."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import texts
 from .answers import Desk
-from .passes import Items
+from .recording import Items
 
 _LENGTH = (
     "train.threads=1",

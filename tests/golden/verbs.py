@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .answers import Desk, defined
-from .passes import Items
+from .recording import Items
 
 _STACKS = ("encoder", "decoder", "encoder-decoder")
 _SHORT = ("--blocks", 4, "--tokens", 8)
