@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_139,
-    "lines of normscope": 67_763,
+    "lines": 80_161,
+    "lines of normscope": 67_785,
     "files": 485,
-    "import lines, %": 6.55,
+    "import lines, %": 6.56,
     "public nouns": 705,
     "homonyms": 25,
 }

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from normscope.measure.line import Line, row_spread
+from normscope.measure.line import Line, euclidean_norm, mean_square, row_spread
 
 
 def net() -> nn.Module:
@@ -19,6 +19,16 @@ def gradients(model: nn.Module) -> dict[str, torch.Tensor]:
     loss = nn.functional.cross_entropy(model(torch.randn(11, 5)), torch.randint(3, (11,)))
     named = dict(model.named_parameters())
     return dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("columns", [3, 1000])
+def test_sizes_lose_no_digit_over_many_entries(dtype, columns):
+    # Sums in float32 of so many entries of one size would stray by a thousandth.
+    x = (100 + torch.randn(columns, 1000, generator=torch.Generator().manual_seed(0))).to(dtype).T
+    square = float((x.double() ** 2).sum())
+    assert euclidean_norm(x) == pytest.approx(square**0.5, rel=1e-13)
+    assert mean_square(x) == pytest.approx(square / x.numel(), rel=1e-13)
 
 
 def test_every_bit_comes_back():

@@ -1,4 +1,4 @@
-"""Weights a step along a direction, how far an output's rows differ, the bottom of a parabola, and real updates."""
+"""Weights a step along a direction, sizes of tensors, the bottom of a parabola, and real updates."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +36,22 @@ class Line:
             with torch.no_grad():
                 for name, weight in self._weights.items():
                     weight.copy_(start[name])
+
+
+@torch.no_grad()
+def euclidean_norm(x: Tensor) -> float:
+    """‖x‖ of all entries, summed in float64 where the device has it."""
+    if x.device.type != "cpu" or x.numel() <= _ELEMENTS_AT_ONCE:
+        wide = torch.float32 if x.device.type == "mps" else torch.float64
+        return float(torch.linalg.vector_norm(x, dtype=wide))
+    # A few entries at a time, as a copy of all would have to go to memory and come back.
+    pieces = (some.double() for some in x.reshape(-1).split(_ELEMENTS_AT_ONCE))
+    return math.sqrt(sum(float(wide.dot(wide)) for wide in pieces))
+
+
+def mean_square(x: Tensor) -> float:
+    """The mean of all squares: of (..., D) E‖x‖²/d over the tokens."""
+    return euclidean_norm(x) ** 2 / x.numel()
 
 
 @torch.no_grad()

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from .line import euclidean_norm
+
 _Key = TypeVar("_Key", bound=Hashable)
 _Reduced = TypeVar("_Reduced")
 
@@ -152,7 +154,7 @@ class _Running:
             return
         self.used = True
         gradient = (gradient.to_dense() if gradient.layout != torch.strided else gradient).to(self.mean.dtype)
-        norm = _norm(gradient)
+        norm = euclidean_norm(gradient)
         self.norms, self.squares = self.norms + norm, self.squares + norm**2
         self.mean.lerp_(gradient, 1 / batch)
 
@@ -190,13 +192,8 @@ def expected_gradient_norms(
             batches=count,
             mean_of_norms=one.norms / count,
             mean_of_squares=one.squares / count,
-            norm_of_mean=_norm(one.mean),
+            norm_of_mean=euclidean_norm(one.mean),
         )
         for name, one in running.items()
         if one.used
     }
-
-
-def _norm(gradient: Tensor) -> float:
-    dtype = torch.float32 if gradient.device.type == "mps" else torch.float64
-    return float(torch.linalg.vector_norm(gradient, dtype=dtype))

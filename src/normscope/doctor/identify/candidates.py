@@ -120,17 +120,18 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) ->
     formula, end = placement(shape), _End()
     started = formula.start(Term("source", text="x"), end)
     state = _after(formula, started, blocks)
-    several = isinstance(state, tuple)
     whole = segments(formula.finish(state, end))
-    without = [] if several else segments(state)
+    # What stands at the end is made of the state, and has no branches.
+    without = [] if isinstance(state, tuple) else [*whole[:-1], replace(whole[-1], end=state)]
+    terms = [*ordered(whole[0].start), *(term for segment in whole for term in segment.terms)]
     return Candidate(
         placement=placement,
         started=formula.hidden(started),
         blocks=without,
         whole=whole,
-        final_norm=several or not matches(whole[-1], without[-1]),
-        doubly_stochastic=any(t.factor and t.factor.doubly_stochastic for t in ordered(whole[-1].end)),
-        has_norms=any(term.kind == "norm" or term.inside for term in ordered(whole[-1].end)),
+        final_norm=not without or not matches(whole[-1], without[-1]),
+        doubly_stochastic=any(term.factor and term.factor.doubly_stochastic for term in terms),
+        has_norms=any(term.kind == "norm" or term.inside for term in terms),
         one_norm=_one_norm(without),
     )
 

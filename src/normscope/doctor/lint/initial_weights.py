@@ -78,25 +78,24 @@ def _parts(name: str, weight: Tensor, width: int) -> list[WeightMatrix]:
     longer = int(weight.shape[1] > weight.shape[0])
     if weight.shape[1 - longer] != width or weight.shape[longer] not in (2 * width, 3 * width):
         return [_whole(name, weight)]
-    parts = weight.shape[longer] // width
-    rows = weight.T if longer else weight
+    parts = weight.chunk(weight.shape[longer] // width, longer)
+    made = [_whole(name, part) for part in parts]
     # Packed parts lie one after another, or head by head: then each row is told from the others by its size alone.
-    return _together(name, rows.chunk(parts)) or [_whole(name, part) for part in rows.chunk(parts)]
+    squares = torch.cat([part.double().square().mean(1 - longer) for part in parts])
+    if width < 32 or not _interleaved([one.deviation for one in made], squares):
+        return made
+    return [_whole(name, weight.index_select(longer, rows)) for rows in squares.argsort().chunk(len(parts))]
 
 
 _APART = 1.3
 """Sizes by which the rows of a packed matrix are told apart: a row of 32 entries strays from its deviation by 13 %."""
 
 
-def _together(name: str, parts: Sequence[Tensor]) -> list[WeightMatrix]:
-    """The parts of a packed matrix in which they are interleaved, in order of their rows' sizes; none where not so."""
-    sizes = [size_of(part) for part in parts]
-    rows = torch.cat(list(parts)).double()
-    ordered = rows[rows.square().mean(1).argsort()].chunk(len(parts))
-    spread = size_of(ordered[-1]) / max(size_of(ordered[0]), 1e-300)
-    if max(sizes) > _APART * min(sizes) or spread < _APART**2 or rows.shape[1] < 32:
-        return []
-    return [_whole(name, part) for part in ordered]
+def _interleaved(sizes: Sequence[float], squares: Tensor) -> bool:
+    """Whether parts are of one size though rows, whose mean squares are given, are of as many sizes as parts."""
+    smallest, *_, largest = squares.sort().values.chunk(len(sizes))
+    spread = math.sqrt(float(largest.mean()) / max(float(smallest.mean()), 1e-300))
+    return max(sizes) <= _APART * min(sizes) and spread >= _APART**2
 
 
 def _whole(name: str, weight: Tensor) -> WeightMatrix:

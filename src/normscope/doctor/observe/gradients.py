@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...measure.line import Line, row_spread
+from ...measure.line import Line, euclidean_norm, row_spread
 from ...measure.unchanged import left_unchanged
 from ..record import ModelMeasurements, Stack, Sublayer
 from ..trace.forward import main_tensor, named_in, tensors_in
@@ -75,7 +75,8 @@ def backward(
         if not math.isfinite(nats):
             raise NonfiniteLoss(f"the loss is {nats}: give a batch on which it is finite")
         gradients, at_scores = _attempt("the backward pass", lambda: _gradients(model, value, scores))
-    if scores is not None and at_scores is not None and not is_stand_in and not _is_of_softmax(scores, at_scores):
+    of_softmax = scores is not None and at_scores is not None and _is_of_softmax(scores, at_scores)
+    if at_scores is not None and not is_stand_in and not of_softmax:
         # A loss that is no function of differences of logits, such as a mean square, is no cross-entropy of them.
         classes = deviation = None
     return Backward(
@@ -83,10 +84,12 @@ def backward(
         loss_is_stand_in=is_stand_in,
         classes=classes,
         logit_deviation=deviation,
-        gradient_norms={name: 0.0 if gradient is None else _norm(gradient) for name, gradient in gradients.items()},
+        gradient_norms={
+            name: 0.0 if gradient is None else euclidean_norm(gradient) for name, gradient in gradients.items()
+        },
         places=places,
         target_places=None if is_stand_in or at_scores is None else _target_places(at_scores, tokens),
-        scores_are="" if at_scores is None or classes is None else _scores_are(scores, at_scores),
+        scores_are=_scores_are(scores) if of_softmax and classes is not None else "",
     )
 
 
@@ -170,10 +173,12 @@ target to 0, and a usual penalty on its normaliser adds a thousandth."""
 
 def _is_of_softmax(scores: Tensor, gradient: Tensor) -> bool:
     """Whether a loss is one of the softmax of scores: its gradient sums to 0 over each token's, or they are its log."""
-    if float(scores.detach().float().logsumexp(-1).abs().max()) < 1e-3:
+    given = scores.detach().reshape(-1, scores.shape[-1])
+    # What does not hold of the first token's does not hold of all.
+    if all(float(some.float().logsumexp(-1).abs().max()) < 1e-3 for some in (given[:1], given)):
         return True
-    rows = gradient.detach().reshape(-1, gradient.shape[-1]).float()
-    sums, sizes = rows.sum(1), rows.abs().sum(1)
+    rows = gradient.detach().reshape(given.shape).float()
+    sums, sizes = rows.sum(1), torch.linalg.vector_norm(rows, 1, dim=1)
     return float(sums.norm()) <= _SUMS_TO_ZERO * float(sizes.norm()) / math.sqrt(rows.shape[1])
 
 
@@ -205,9 +210,9 @@ def _target_places(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None
 _FARTHEST = 2
 
 
-def _scores_are(scores: Tensor | None, gradient: Tensor) -> Literal["", "probabilities", "cut"]:
+def _scores_are(scores: Tensor | None) -> Literal["", "probabilities", "cut"]:
     """What a loss takes for logits though they are none: rows that sum to 1, or numbers cut off at 0."""
-    if scores is None or scores.shape[-1] < 3 or not _is_of_softmax(scores, gradient):
+    if scores is None or scores.shape[-1] < 3:
         return ""
     given = scores.detach().float()
     if bool((given < 0).any()):
@@ -215,11 +220,6 @@ def _scores_are(scores: Tensor | None, gradient: Tensor) -> Literal["", "probabi
     if float((given.sum(-1) - 1).abs().max()) < 1e-3:
         return "probabilities"
     return "cut" if 0.1 < float((given == 0).double().mean()) < 1 else ""
-
-
-def _norm(gradient: Tensor) -> float:
-    wide = torch.float32 if gradient.device.type == "mps" else torch.float64
-    return float(torch.linalg.vector_norm(gradient, dtype=wide))
 
 
 ROUNDS = 3

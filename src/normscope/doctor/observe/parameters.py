@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ...measure.line import euclidean_norm
 from ..outside import FlatGate, OutputMatrix, Table
 from ..trace.forward import floating, is_finite
 from ..trace.graph import Graph
@@ -24,7 +25,7 @@ def size_of(tensor: Tensor) -> float:
     """Root mean square of its entries, in float64; NaN of none, and on the meta device."""
     if tensor.is_meta or not tensor.numel() or tensor.is_sparse:
         return math.nan
-    return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)) / math.sqrt(tensor.numel())
+    return euclidean_norm(tensor) / math.sqrt(tensor.numel())
 
 
 def _size_of_rows(looked_up: Tensor) -> float:

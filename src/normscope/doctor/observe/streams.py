@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from ...measure.line import mean_square
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
@@ -209,11 +210,6 @@ def _apart(x: Tensor, stream: Stream) -> Tensor:
     if stream.streams == 1 or (x_NnD := apart(x, stream.streams, stream.width)) is None:
         return x
     return x_NnD.reshape(len(x), -1, stream.streams, stream.width).transpose(1, 2).flatten(0, 1)
-
-
-def mean_square(x: Tensor) -> float:
-    """E‖x‖²/d over the tokens of (..., D): the mean of all squares."""
-    return float(torch.linalg.vector_norm(x, dtype=_wide(x)).square()) / x.numel()
 
 
 def mean_cosine(x: Tensor) -> float | None:

@@ -1,7 +1,7 @@
 """Weights that are not finite, do not belong to the placement, or are the same in every block."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -276,7 +276,8 @@ _FEW_SHIFTS = 8
 
 
 def _is_one_sided(weight: Tensor) -> bool:
-    return weight.numel() >= _MANY and bool((weight >= 0).all() or (weight <= 0).all()) and bool(weight.any())
+    one_sided = _everywhere(weight, lambda x: x >= 0) or _everywhere(weight, lambda x: x <= 0)
+    return weight.numel() >= _MANY and one_sided and bool(weight.any())
 
 
 _MANY = 256
@@ -284,8 +285,13 @@ _MANY = 256
 
 
 def _is_one(weight: Tensor) -> bool:
-    first = weight.flatten()[0]
-    return bool(first != 0) and bool((weight == first).all())
+    return bool(weight.flatten()[0] != 0) and _everywhere(weight, lambda x: x == x[0])
+
+
+def _everywhere(weight: Tensor, holds: Callable[[Tensor], Tensor]) -> bool:
+    """Whether something holds of every entry: of most matrices the first few tell that it does not."""
+    entries = weight.flatten()
+    return all(bool(holds(some).all()) for some in (entries[:_MANY], entries))
 
 
 def _blocks(numbers: Sequence[int]) -> str:
@@ -299,7 +305,7 @@ def _copies(stack: Stack, weights: Mapping[str, Tensor]) -> list[list[int]]:
         names = sublayer.measured.parameters
         drawn = [weights[n].detach() for n in names if n in weights and weights[n].ndim > 1]
         matrices.setdefault(sublayer.block, []).extend(
-            w for w in drawn if w.numel() and bool((w != w.flatten()[0]).any())
+            w for w in drawn if w.numel() and not _everywhere(w, lambda x: x == x[0])
         )
     groups: list[list[int]] = []
     for block in sorted(number for number in matrices if number > 0):
