@@ -21,7 +21,7 @@ from normscope.compare.watching import runs_below
 from normscope.engines.seam import Engine, Job
 from normscope.errors import UserError
 from normscope.files import make_folders
-from normscope.report.comparison import page as pictures
+from normscope.report.comparison import pictures
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.report.words import learning_rate
 from normscope.runs.config import load
@@ -104,7 +104,7 @@ def _no_waiting() -> Iterator[None]:
     """Neither between looks nor for pictures that are there already."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "_POLL_SECONDS", 0.0)
-        for picture in ("endings_svg", "curves_svg", "gradient_svg", "schedule_svg"):
+        for picture in ("endings_svg", "chart_svg"):
             patch.setattr(pictures, picture, drawn_once(getattr(pictures, picture)))
         yield
 

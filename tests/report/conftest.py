@@ -4,6 +4,7 @@ import math
 import pickle
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -135,17 +136,17 @@ def comparison() -> ComparisonPage:
 @pytest.fixture(scope="session", autouse=True)
 def _pictures_once() -> Iterator[None]:
     """What is drawn of the same numbers is drawn once: pictures are nine tenths of a page's time."""
-    drawn: dict[bytes, str] = {}
+    drawn: dict[bytes, Any] = {}
 
-    def once(draw: Callable[..., str]) -> Callable[..., str]:
-        def remembered(*told: object, **options: object) -> str:
+    def once(draw: Callable[..., Any]) -> Callable[..., Any]:
+        def remembered(*told: object, **options: object) -> Any:
             key = pickle.dumps((draw.__name__, told, options))
             return drawn.get(key) or drawn.setdefault(key, draw(*told, **options))
 
         return remembered
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("rates_svg", "endings_svg", "curves_svg", "gradient_svg", "schedule_svg"):
+        for name in ("pictures", "endings_svg"):
             patch.setattr(page, name, once(getattr(page, name)))
         yield
 

@@ -154,8 +154,8 @@ PICTURES = [
     {"update", "nats per target token", "Post-LN, no warm-up", "unigram baseline", "2000"},
     {"update", "nats per target token", "Pre-LN, warm-up 400"},
     {"cross-entropy (nats per target token)", "Pre-LN", "no warm-up"},
-    {"update", "gradient norm, log scale", "Pre-LN, warm-up 400"},
-    {"block", "encoder", "decoder", "gradient norm, log scale", "Post-LN, no warm-up"},
+    {"update", "gradient norm", "Pre-LN, warm-up 400"},
+    {"block", "encoder 1", "decoder 3", "gradient norm", "Post-LN, no warm-up"},
     {"update", "learning rate"},
 ]
 """Some of what stands in each picture of the page, in order."""

@@ -78,10 +78,13 @@ class Comparison:
 
     def plot(self) -> "Figure":
         """The validation losses over the updates, as a matplotlib figure."""
-        from ..report.comparison.plots import curves_figure
+        from ..report.chart_panels import chart_panels
+        from ..report.chart_svg import panels_figure
+        from ..report.comparison.explore import explorer
 
-        baseline = self.page.unigram_loss_nats
-        return curves_figure(self.page.valid_curves, ylabel="nats per target token", baseline=baseline)
+        explored = explorer(self.page)
+        (chart,) = [chart for chart in explored.charts if chart.figure == "valid-loss"]
+        return panels_figure(chart_panels(chart, explored.arms))
 
     def __str__(self) -> str:
         """What the terminal shows at the end."""

@@ -6,7 +6,6 @@ from statistics import median
 from ..doctor.report.page import EpisodeWords, HistorySection
 from ..report.chart import Kind, Panel, Series
 from ..report.chart_svg import panels_svg
-from ..report.lines import POINTS
 from ..report.svg import Picture, inlined
 from ..report.words import Tone
 from .episodes import EpisodeKind
@@ -14,6 +13,8 @@ from .explain import NOTE, Explanation, episode_head, episode_rows, history_head
 from .record import LoggedSeries
 
 _MOST_NAMED = 3
+_POINTS = 160
+"""About so many are drawn a curve; more make the page heavy."""
 
 
 def loss_svg(explanation: Explanation) -> str:
@@ -80,7 +81,7 @@ def _picture(explanation: Explanation, title: str, ylabel: str, drawn: Sequence[
 
 def thinned(values: Sequence[float]) -> list[int]:
     """Places of the lowest and the highest of every few values: a spike of one update is not thinned away."""
-    every = -(-len(values) // POINTS) or 1
+    every = -(-len(values) // _POINTS) or 1
     groups = [range(start, min(start + every, len(values))) for start in range(0, len(values), every)]
     return sorted({edge(group, key=values.__getitem__) for group in groups for edge in (min, max)})
 

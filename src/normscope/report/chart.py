@@ -11,6 +11,10 @@ Kind = Literal["measured", "predicted", "claimed", "points"]
 """How a curve was come by, and so how it looks: a line, dashed, dotted, or points without an order."""
 
 
+PLACEMENT = "Placement"
+"""The facet by which a picture has panels where there are too many curves for one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveSwitch:
     """What is switched on and off as one: a configuration, or a curve of a figure."""
@@ -84,6 +88,8 @@ class Chart:
     """Names for x = 0, 1, 2, …, in place of numbers."""
     frames: Sequence[str] = ()
     """Positions of a slider, such as "update 0"; those of `ChartLine.frame`."""
+    crossed: str = "stopped at a non-finite value"
+    """What a cross means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +113,10 @@ class Series:
     low: Sequence[float | None] = ()
     """With `high` a band: a confidence interval or a range, which the caption names."""
     high: Sequence[float | None] = ()
+    variant: int = 0
+    """Which dash and marker a measured one has."""
+    crosses: Sequence[tuple[float, float | None]] = ()
+    """Points to be marked; None in y is the upper edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +135,5 @@ class Panel:
     """The ends of the y axis, in place of those that fit the curves and of `from_zero`."""
     ticks: Sequence[str] = ()
     """Names for x = 0, 1, 2, …, in place of numbers."""
+    crossed: str = ""
+    """What crosses mean, where there are some."""

@@ -113,7 +113,7 @@ def encoded(explorer: Explorer) -> str:
             }
             for arm in explorer.arms
         ],
-        "charts": [_chart(chart, tables) for chart in explorer.charts],
+        "charts": [_chart(chart, tables) for chart in explorer.charts if chart.lines],
     }
     data["tables"] = [_table(table) for table in tables]
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_UNSAFE)

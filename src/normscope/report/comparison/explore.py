@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..chart import Chart, ChartColumns, ChartLine, CurveSwitch, Explorer
-from ..lines import kept, reaches_far, seed_table
+from ..chart import PLACEMENT, Chart, ChartColumns, ChartLine, CurveSwitch, Explorer
+from ..chart_panels import kept, seed_table
 from ..svg import HUES
 from ..words import learning_rate
 from .contents import Clock, ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
@@ -15,10 +15,12 @@ from .contents import Clock, ComparisonPage, GradientProfile, Name, RateCurve, R
 _NATS = "nats per target token"
 _ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
 """Points of one quantity that all configurations share, and the least and the most that one of them has."""
+_LOG_RATIO = 20.0
+"""Largest over smallest value from which a loss is drawn on a log scale: a diverged run must not flatten the rest."""
 
 
 def explorer(comparison: ComparisonPage) -> Explorer:
-    """All charts of the page; none of what has no value yet."""
+    """All charts of the page; those of what has no value yet have no lines."""
     names = {configuration.name: i for i, configuration in enumerate(comparison.configurations)}
     curves = (comparison.valid_curves, comparison.train_curves, comparison.gradient_curves, comparison.schedules)
     for name in [curve.name for some in curves for curve in some] + [c.name for c in comparison.undrawn_curves]:
@@ -27,8 +29,7 @@ def explorer(comparison: ComparisonPage) -> Explorer:
     over = list(_over_updates(comparison, names, max(len(curves[0]), len(curves[1]), 1)))
     by_rate = list(_rates("loss-by-rate", comparison.rate_curves, comparison, names, arms))
     by_rate += _rates("loss-by-rate-of-trials", comparison.trial_curves, comparison, names, arms)
-    charts = [*by_rate, *over, *_profiles(comparison, names)]
-    return Explorer(arms=arms, charts=[chart for chart in charts if chart.lines])
+    return Explorer(arms=arms, charts=[*by_rate, *over, *_profiles(comparison, names)])
 
 
 def _arms(comparison: ComparisonPage, names: Sequence[Name]) -> list[CurveSwitch]:
@@ -39,7 +40,7 @@ def _arms(comparison: ComparisonPage, names: Sequence[Name]) -> list[CurveSwitch
     variants = list(dict.fromkeys(name.variant for name in names))
     arms = []
     for name in names:
-        facets = {"Placement": name.group}
+        facets = {PLACEMENT: name.group}
         if name in settings:
             one = settings[name]
             warmup = f"{one.warmup_updates:,} updates" if one.warmup_updates else "none"
@@ -100,7 +101,7 @@ def _over_updates(comparison: ComparisonPage, names: Mapping[Name, int], arms: i
             xlabel="update",
             ylabel=ylabel,
             lines=lines([*curves, *more], most),
-            log_y=reaches_far(curves, log=log),
+            log_y=_reaches_far(curves, log=log),
             level=baseline if ylabel == _NATS else None,
         )
 
@@ -110,6 +111,12 @@ def _over_updates(comparison: ComparisonPage, names: Mapping[Name, int], arms: i
     yield replace(
         chart("learning-rate", "Learning rate", "learning rate", ()), lines=lines(comparison.schedules, _LEAST_POINTS)
     )
+
+
+def _reaches_far(curves: Sequence[RunCurve], *, log: bool = False) -> bool:
+    """Whether curves are drawn on a log scale: where all values allow it, and they reach far or `log` asks for it."""
+    finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
+    return bool(finite) and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO)
 
 
 def _shared_points(comparison: ComparisonPage, most: int) -> dict[Name, set[int]]:
@@ -156,7 +163,7 @@ def _rates(
     lines = list[ChartLine]()
     for curve in curves:
         same = next((arms[names[name]] for name in curve.configurations if name in names), None)
-        facets = {"Placement": curve.name.group}
+        facets = {PLACEMENT: curve.name.group}
         if same is not None:
             facets |= {name: value for name, value in same.facets.items() if name != "Peak learning rate"}
         arms.append(
@@ -176,6 +183,7 @@ def _rates(
         ylabel=_NATS,
         lines=lines,
         log_x=True,
+        crossed="counts as the loss at initialisation",
         level=None if level is None or not np.isfinite(level) else ("unigram baseline", level),
     )
 

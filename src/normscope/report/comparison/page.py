@@ -12,14 +12,15 @@ from pathlib import Path
 from ...files import make_folders, write_over
 from ...limits.ours import refuse_other
 from .. import notebook
+from ..chart import Explorer
+from ..chart_panels import chart_panels
+from ..chart_svg import chart_svg
 from ..explorer import environment, scripted
-from ..lines import styles_for, too_many
 from ..svg import inlined
 from ..words import MISSING, NON_FINITE, counted, learning_rate, number, significant, span
 from .contents import ComparedConfiguration, ComparisonPage, GradientProfile, Status
 from .explore import explorer
-from .panels import endings_svg
-from .plots import curves_svg, gradient_svg, rates_svg, schedule_svg
+from .pictures import endings_svg, pictures
 
 PAGE = "report.html"
 _ENDINGS = {
@@ -38,7 +39,8 @@ def render(comparison: ComparisonPage, *, reload_seconds: int = 0) -> str:
 
     reload_seconds: after which a browser loads the page again, for one that is written while runs train; 0 for never.
     """
-    return _page(comparison, _pictures(comparison), reload_seconds)
+    explored = explorer(comparison)
+    return _page(comparison, explored, pictures(comparison, explored), reload_seconds)
 
 
 def write(comparison: ComparisonPage, folder: Path) -> Path:
@@ -47,51 +49,18 @@ def write(comparison: ComparisonPage, folder: Path) -> Path:
     Raises UserError where a file of another's has one of their names, before any is written.
     """
     make_folders(folder)
-    pictures = _pictures(comparison)
+    explored = explorer(comparison)
+    drawn = pictures(comparison, explored)
     page = folder / PAGE
-    for file in (page, *(folder / f"{name}.svg" for name in pictures)):
+    for file in (page, *(folder / f"{name}.svg" for name in drawn)):
         refuse_other(file)
-    for name, svg in pictures.items():
+    for name, svg in drawn.items():
         write_over(folder / f"{name}.svg", svg)
-    write_over(page, _page(comparison, pictures))
+    write_over(page, _page(comparison, explored, drawn))
     return page
 
 
-def _pictures(comparison: ComparisonPage) -> dict[str, str]:
-    """Name to SVG text; a configuration looks the same in all of them."""
-    names = [configuration.name for configuration in comparison.drawn]
-    curves = (comparison.valid_curves, comparison.train_curves, comparison.gradient_curves, comparison.schedules)
-    names += [curve.name for some in curves for curve in some]
-    styles = styles_for([*names, *(profile.name for profile in comparison.gradient_profiles)])
-    baseline = comparison.unigram_loss_nats
-    nats = "nats per target token"
-    valid, train = comparison.valid_curves, comparison.train_curves
-    by_rate = comparison.rate_curves
-    pictures = {"loss_by_rate": rates_svg(by_rate, baseline=baseline)} if by_rate else {}
-    if comparison.trial_curves:
-        title = "Validation loss at the end of the trials over the learning rate"
-        pictures["loss_by_rate_of_trials"] = rates_svg(comparison.trial_curves, baseline=baseline, title=title)
-    return pictures | {
-        "final_loss": endings_svg(comparison.drawn, baseline=baseline, styles=styles),
-        "valid_loss": curves_svg(
-            valid, ylabel=nats, title="Validation loss over updates", baseline=baseline, styles=styles
-        ),
-        "train_loss": curves_svg(
-            train, ylabel=nats, title="Training loss over updates", baseline=baseline, styles=styles
-        ),
-        "gradient_norms": gradient_svg(comparison.gradient_profiles, styles=styles),
-        "gradient_over_updates": curves_svg(
-            comparison.gradient_curves,
-            ylabel="gradient norm",
-            title="Gradient norm over updates",
-            log=True,
-            styles=styles,
-        ),
-        "learning_rate": schedule_svg(comparison.schedules, styles=styles),
-    }
-
-
-def _page(comparison: ComparisonPage, pictures: dict[str, str], reload_seconds: int = 0) -> str:
+def _page(comparison: ComparisonPage, explored: Explorer, drawn: dict[str, str], reload_seconds: int = 0) -> str:
     jinja = environment()
     seeds = [seed for row in comparison.configurations for seed in row.seeds]
     jinja.filters |= {
@@ -105,8 +74,8 @@ def _page(comparison: ComparisonPage, pictures: dict[str, str], reload_seconds: 
     return jinja.get_template("comparison.html.j2").render(
         c=comparison,
         reload_seconds=reload_seconds,
-        pictures={name: inlined(svg, f"p{number}") for number, (name, svg) in enumerate(pictures.items(), 1)},
-        scripted=scripted(explorer(comparison)),
+        pictures={name: inlined(svg, f"p{number}") for number, (name, svg) in enumerate(drawn.items(), 1)},
+        scripted=scripted(explored),
         runs=tally(comparison.configurations),
         perplexity=None if comparison.unigram_loss_nats is None else math.exp(comparison.unigram_loss_nats),
         scores=sorted({name for seed in seeds for name in seed.scores}),
@@ -195,15 +164,15 @@ def _notebook_pieces(page: ComparisonPage, where: str) -> Iterator[str]:
 
 def _notebook_pictures(page: ComparisonPage) -> Iterator[str]:
     """Curves where hues tell them apart, of more placements where each ended, and of very many the table alone."""
-    baseline = page.unigram_loss_nats
-    if not too_many(curve.name for curve in page.valid_curves):
-        title = "Validation loss over updates"
-        curves = curves_svg(page.valid_curves, ylabel="nats per target token", title=title, baseline=baseline)
-        yield notebook.picture(curves)
-    elif len(page.configurations) <= _MOST_ENDINGS:
-        yield notebook.picture(endings_svg(page.configurations, baseline=baseline))
-    if page.rate_curves and not too_many(curve.name for curve in page.rate_curves):
-        yield notebook.picture(rates_svg(page.rate_curves, baseline=baseline))
+    explored = explorer(page)
+    charts = {chart.figure: chart for chart in explored.charts if chart.lines and not chart.frames}
+    few = {name: chart for name, chart in charts.items() if len(chart_panels(chart, explored.arms)) == 1}
+    if "valid-loss" in few:
+        yield notebook.picture(chart_svg(few["valid-loss"], explored.arms))
+    elif "valid-loss" in charts and len(page.configurations) <= _MOST_ENDINGS:
+        yield notebook.picture(endings_svg(page))
+    if "loss-by-rate" in few:
+        yield notebook.picture(chart_svg(few["loss-by-rate"], explored.arms))
 
 
 def _notebook_row(one: ComparedConfiguration) -> tuple[object, ...]:
