@@ -3,17 +3,18 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.data.documents.batches import Masked, Masker, MaskingConfig
+from normscope.data.documents.batches import Masker
 
 CLS, SEP, MASK, VOCABULARY = 2, 3, 4, 60
-SHARE = MaskingConfig().masked_share
+SHARE = 0.15
 BEGINS = np.array([i < 5 or i % 3 == 0 for i in range(VOCABULARY)])
 """Two of three tokens go on with a word."""
 
 
-def masker(**config: object) -> Masker:
+def masker(*, whole_words: bool = False) -> Masker:
     return Masker(
-        config=MaskingConfig(**config),
+        masked_share=SHARE,
+        whole_words=whole_words,
         mask_id=MASK,
         special_ids=frozenset({0, CLS, SEP, MASK}),
         regular_ids=np.arange(5, VOCABULARY),
@@ -29,7 +30,7 @@ def sequence(length: int, seed: int) -> NDArray[np.int64]:
     return tokens
 
 
-def as_lists(masked: Masked) -> list[list[int]]:
+def as_lists(masked: tuple[NDArray[np.int64], ...]) -> list[list[int]]:
     return [part.tolist() for part in masked]
 
 

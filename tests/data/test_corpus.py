@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from normscope.data.folder import open_manifest, token_dtype, write_manifest
+from normscope.data.parallel import corpus as corpus_files
 from normscope.data.parallel.codec import Codec, CodecSide, TextForm
-from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, TokenArray, TokenWriter
+from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, TokenArray
 from normscope.data.parallel.vocabulary import EOS, UNK, Vocabulary
 from normscope.errors import UserError
 from tiny import flip, resealed
@@ -29,7 +30,7 @@ def write(corpus, folder):
     for name, split in corpus.splits.items():
         for side in ("source", "target"):
             sentences = getattr(split, side)
-            with TokenWriter(folder, name, side, len(WORDS) + 4) as writer:
+            with corpus_files._TokenWriter(folder, name, side, len(WORDS) + 4) as writer:
                 for sentence in sentences:
                     writer.append(sentence, np.array([len(sentence)]))
             if name != "train":

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from masked_sequences import BEGINS, CLS, MASK, SEP, SHARE, VOCABULARY, masker, masks_of, sequence
-from normscope.data.documents.batches import MaskingConfig
 
 
 def words(tokens: NDArray[np.int64]) -> list[list[int]]:
@@ -127,20 +126,6 @@ def test_a_mask_stays_the_same_for_ever() -> None:
     hidden, positions, targets = masker().mask(np.arange(5, 45), seed=1, epoch=2, index=3)
     assert (positions.tolist(), targets.tolist()) == ([*POSITIONS], [p + 5 for p in POSITIONS])
     assert hidden[positions].tolist() == HIDDEN
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"masked_share": 0.0}, "masked_share must lie between 0 and 1, got 0"),
-        ({"masked_share": 1.0}, "masked_share must lie between 0 and 1, got 1"),
-        ({"mask_share": 0.95}, "at most 1 together, got 0.95 and 0.1"),
-        ({"random_share": -0.1}, "0 or more"),
-    ],
-)
-def test_shares_that_are_none_are_refused(config: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MaskingConfig(**config)
 
 
 POSITIONS = [1, 2, 3, 11, 25, 26]

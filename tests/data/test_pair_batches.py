@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from normscope.data.documents.batches import Masker, MaskingConfig, PairBatch, PairSource, sequence
+from normscope.data.documents.batches import Masker, PairBatch, PairSource, sequence
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.pairs import pack_pairs
 from normscope.data.documents.tokeniser import CLS, MASK, SEP, TextTokeniser
@@ -18,7 +18,8 @@ def source() -> PairSource:
     tokeniser = TextTokeniser.learn(TEXTS, 300, kind="wordpiece", lowercase=True)
     split = DocumentCorpus.of_texts(tokeniser, {"train": [TEXTS[i : i + 6] for i in range(0, 120, 6)]}).splits["train"]
     masker = Masker(
-        config=MaskingConfig(),
+        masked_share=0.15,
+        whole_words=False,
         mask_id=tokeniser.ids[MASK],
         special_ids=frozenset(tokeniser.ids.values()),
         regular_ids=tokeniser.regular_ids,

@@ -7,7 +7,8 @@ import pytest
 import sacremoses
 
 from normscope.data import preparation
-from normscope.data.parallel.corpus import Corpus, TokenWriter
+from normscope.data.parallel import corpus as corpus_files
+from normscope.data.parallel.corpus import Corpus
 from normscope.data.parallel.preparation import PrepareConfig, drop_reason
 from normscope.data.parallel.prepare import prepare
 from normscope.data.parallel.vocabulary import EOS, Vocabulary
@@ -308,7 +309,7 @@ def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure,
     owner, name = {
         "tokenise": (preparation, "write_part"),
         "learn": (Vocabulary, "of_counts"),
-        "encode": (TokenWriter, "append"),
+        "encode": (corpus_files._TokenWriter, "append"),
         "manifest": (preparation, "write_manifest"),
     }[place]
     monkeypatch.setattr(owner, name, stop)

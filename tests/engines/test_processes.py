@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.engines.seam import Job, Process, Processes
+from normscope.engines.seam import Job, Processes
 from normscope.settings.tables import to_toml
 from tiny import SHORT, tiny
 
@@ -35,7 +35,7 @@ def job(tmp_path: Path) -> Callable[..., Job]:
     return make
 
 
-def ended(engine: Processes, running: Process) -> int:
+def ended(engine: Processes, running: "subprocess.Popen[bytes]") -> int:
     begun = time.monotonic()
     while (code := engine.poll(running)) is None:
         assert time.monotonic() - begun < DEADLINE_SECONDS
@@ -59,7 +59,7 @@ def test_the_code_of_a_mistake_and_of_a_kill_come_back(job: Callable[..., Job]) 
     killed = job("train.duration=100000", name="killed")
     running = engine.start(killed)
     under_way(killed)
-    running.popen.kill()
+    running.kill()
     assert ended(engine, running) == -signal.SIGKILL
 
 

@@ -13,12 +13,11 @@ import normscope
 from normscope.compare.compare import alone
 from normscope.compare.state import CellState
 from normscope.errors import UserError
+from normscope.finetune import cells as made
 from normscope.finetune import finetune as searching
 from normscope.finetune.cells import (
-    PairScores,
     SearchSpace,
     TuningCell,
-    TuningSetting,
     best_setting,
     interval,
     lines,
@@ -93,7 +92,7 @@ def test_spaces_that_are_none(changes: dict[str, Any], message: str) -> None:
 def test_every_cell_is_the_start_s_fine_tuning_with_its_setting(base: PairRunConfig, tmp_path: Path) -> None:
     found = tuning_cells(
         base,
-        [TuningSetting(8, 1e-4, 3), TuningSetting(20, 2e-5, 4)],
+        [made._TuningSetting(8, 1e-4, 3), made._TuningSetting(20, 2e-5, 4)],
         [1, 2],
         tmp_path,
         train_pairs=54,
@@ -123,9 +122,9 @@ def test_a_run_is_judged_by_its_last_validation_and_only_when_it_is_over(base: P
     (cell, *_) = cells(base, tmp_path)
     assert cell.outcome() is None
     log(cell, 0.7, 0.6)
-    assert cell.outcome() == PairScores(accuracy=0.7, f1=0.5, nll_nats=0.6)
+    assert cell.outcome() == made._PairScores(accuracy=0.7, f1=0.5, nll_nats=0.6)
     log(cell, 0.7, 0.6, f1=None)
-    assert cell.outcome() == PairScores(accuracy=0.7, f1=None, nll_nats=0.6)
+    assert cell.outcome() == made._PairScores(accuracy=0.7, f1=None, nll_nats=0.6)
     for last in ("non-finite", "update"):
         log(cell, 0.7, 0.6, last)
         assert cell.outcome() is None
@@ -163,7 +162,7 @@ def test_an_interval_is_student_s() -> None:
 
 def _seeds(base: PairRunConfig, folder: Path, accuracies: Sequence[float]) -> list[TuningCell]:
     seeds = range(1, len(accuracies) + 1)
-    found = tuning_cells(base, [TuningSetting(8, 1e-3, 3)], seeds, folder, train_pairs=54, warmup_share=0.1)
+    found = tuning_cells(base, [made._TuningSetting(8, 1e-3, 3)], seeds, folder, train_pairs=54, warmup_share=0.1)
     for cell, accuracy in zip(found, accuracies, strict=True):
         log(cell, accuracy)
     return found

@@ -37,7 +37,7 @@ def make_parallel(folder: Path) -> None:
     for name, split in made.splits.items():
         for side, sentences in (("source", split.source), ("target", split.target)):
             size = len(getattr(made, side).vocabulary)
-            with parallel.TokenWriter(folder, name, side, size) as writer:
+            with parallel._TokenWriter(folder, name, side, size) as writer:
                 for i in range(min(30, len(sentences))):
                     writer.append(sentences[i], np.array([len(sentences[i])]))
             if name != "train":

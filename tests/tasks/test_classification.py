@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from normscope.data.labelled import LabelledCorpus, LabelledSplit
-from normscope.tasks.pair_classification import ClassificationConfig, ClassificationObjective, accuracy, f1
+from normscope.data import labelled
+from normscope.data.labelled import LabelledCorpus
+from normscope.tasks import pair_classification
+from normscope.tasks.pair_classification import accuracy, f1
 from words import word_tokeniser
 
 LOGITS = torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0], [0.0, 3.0], [0.0, 1.0]])
@@ -32,9 +35,9 @@ class Table(nn.Module):
         return self.scale * LOGITS[first_B]
 
 
-def split(labels: list[int]) -> LabelledSplit:
+def split(labels: list[int]) -> labelled._LabelledSplit:
     tokens = [np.array([i % len(LOGITS), 9, 9][: 1 + i % 3], dtype=np.int64) for i in range(len(labels))]
-    return LabelledSplit(
+    return labelled._LabelledSplit(
         tokens_T=tokens,
         segments_T=[np.zeros_like(row) for row in tokens],
         labels=np.array(labels, dtype=np.int64),
@@ -42,14 +45,16 @@ def split(labels: list[int]) -> LabelledSplit:
     )
 
 
-def task(*, positive: int | None = 1, batch_sequences: int = 2, seed: int = 1) -> ClassificationObjective:
+def task(*, positive: int | None = 1, batch_sequences: int = 2, seed: int = 1) -> Any:
     corpus = LabelledCorpus(
         tokeniser=word_tokeniser("a"),
         labels=("no", "yes"),
         positive=positive,
         splits={"train": split([0, 1] * 6 + [1]), "valid": split([0, 1, 1, 1, 0])},
     )
-    return ClassificationObjective(corpus, batch_sequences=batch_sequences, seed=seed, device=torch.device("cpu"))
+    return pair_classification._ClassificationObjective(
+        corpus, batch_sequences=batch_sequences, seed=seed, device=torch.device("cpu")
+    )
 
 
 def nll(row: list[float], label: int) -> float:
@@ -106,7 +111,7 @@ def _rows(tokens_N: Tensor, lengths_B: Tensor) -> list[tuple[int, int]]:
     return [(int(row[0]), len(row)) for row in torch.split(tokens_N, lengths_B.tolist())]
 
 
-def _rows_of(ours: ClassificationObjective, number: int) -> list[tuple[int, int]]:
+def _rows_of(ours: Any, number: int) -> list[tuple[int, int]]:
     batch = ours.micro_batch(number)
     return _rows(batch.tokens_N, batch.lengths_B)
 
@@ -128,4 +133,4 @@ def test_scores_are_those_of_their_definitions(pairs: list[tuple[int, int]], pos
 
 def test_a_dropout_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1.0"):
-        ClassificationConfig(dropout=1.0)
+        pair_classification._ClassificationConfig(dropout=1.0)

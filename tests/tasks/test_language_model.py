@@ -12,7 +12,7 @@ from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 from normscope.model import DecoderConfig, LanguageModel
-from normscope.tasks.language_model import LanguageModelConfig, LanguageModelObjective
+from normscope.tasks import language_model
 from stacks import perturbed
 
 BLOCKS, WIDTH, HEADS, FFN_WIDTH, POSITIONS = 3, 24, 3, 40, 32
@@ -38,9 +38,9 @@ def corpus() -> DocumentCorpus:
 
 
 def task(corpus: DocumentCorpus, *, seed: int = 1, batch: int = 5, length: int = 24, **config: float):
-    return LanguageModelObjective(
+    return language_model._LanguageModelObjective(
         corpus,
-        LanguageModelConfig(**config),
+        language_model._LanguageModelConfig(**config),
         sequence_length=length,
         batch_sequences=batch,
         seed=seed,
@@ -181,4 +181,4 @@ def test_mistakes(corpus: DocumentCorpus) -> None:
             LanguageModel(CONFIG, len(corpus.tokeniser)), "test"
         )
     with pytest.raises(ValueError, match=r"label_smoothing must lie in \[0, 1\), got 1"):
-        LanguageModelConfig(label_smoothing=1.0)
+        language_model._LanguageModelConfig(label_smoothing=1.0)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokenise
 from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 from normscope.model import EncoderConfig, Layout, MaskedEncoder
-from normscope.tasks.masked_lm import MaskedConfig, MaskedObjective
+from normscope.tasks import masked_lm
 from stacks import perturbed
 
 BLOCKS, WIDTH, HEADS, FFN_WIDTH, POSITIONS = 3, 24, 3, 40, 48
@@ -43,10 +44,10 @@ def corpus() -> DocumentCorpus:
     )
 
 
-def task(corpus: DocumentCorpus, *, seed: int = 1, batch_sequences: int = 6, **config: object) -> MaskedObjective:
-    return MaskedObjective(
+def task(corpus: DocumentCorpus, *, seed: int = 1, batch_sequences: int = 6, **config: object) -> Any:
+    return masked_lm._MaskedObjective(
         corpus,
-        MaskedConfig(**config),
+        masked_lm._MaskedConfig(**config),
         sequence_length=LENGTH,
         batch_sequences=batch_sequences,
         seed=seed,
@@ -230,8 +231,8 @@ def test_a_split_that_cannot_be_packed_is_told(corpus: DocumentCorpus) -> None:
         task(one)
     for packings in (0, 2**31):
         with pytest.raises(ValueError, match=f"packings must be from 1 to 100, got {packings}"):
-            MaskedConfig(packings=packings)
+            masked_lm._MaskedConfig(packings=packings)
     with pytest.raises(ValueError, match="valid_sequences must be at least 1, got 0"):
-        MaskedConfig(valid_sequences=0)
+        masked_lm._MaskedConfig(valid_sequences=0)
     with pytest.raises(ValueError, match="masked_share must lie between 0 and 1"):
-        MaskedConfig(masked_share=1.5)
+        masked_lm._MaskedConfig(masked_share=1.5)

@@ -27,7 +27,8 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.runs.trained import load_run
 from normscope.settings.files import import_file
-from normscope.tasks.own_batches import Listed, Loaded, OwnBatch, Passed, source_of
+from normscope.tasks import own_batches
+from normscope.tasks.own_batches import OwnBatch, source_of
 from normscope.train.device import seed_data, seed_weights
 from tiny import finish, result
 from together import ended, started
@@ -333,7 +334,7 @@ class Letters(Dataset):
         return torch.tensor([place, int(torch.randint(1000, ()))])
 
 
-def rows(source: Loaded, numbers: range, seed: int) -> list[list[list[int]]]:
+def rows(source: own_batches._Loaded, numbers: range, seed: int) -> list[list[list[int]]]:
     return [source.batch(number, seed).tolist() for number in numbers]
 
 
@@ -341,7 +342,7 @@ def rows(source: Loaded, numbers: range, seed: int) -> list[list[list[int]]]:
 def test_a_data_loader_gives_every_item_once_an_epoch_whatever_is_asked_for_first(shuffled: bool) -> None:
     loader = DataLoader(Letters(), batch_size=4, shuffle=shuffled, generator=torch.Generator())
     source = source_of(loader, "batches")
-    assert isinstance(source, Loaded)
+    assert isinstance(source, own_batches._Loaded)
     assert (source.count, source.exact) == (3, True)
     batches = rows(source, range(9), 1)
     for epoch in range(3):
@@ -349,7 +350,7 @@ def test_a_data_loader_gives_every_item_once_an_epoch_whatever_is_asked_for_firs
         assert Counter(places) == Counter(range(10))
         assert (places == list(range(10))) is not shuffled
     assert (batches[:3] == batches[3:6]) is False
-    assert rows(Loaded(loader), range(8, -1, -1), 1) == batches[::-1]
+    assert rows(own_batches._Loaded(loader), range(8, -1, -1), 1) == batches[::-1]
     assert (rows(source, range(9), 2) == batches) is False
 
 
@@ -368,8 +369,8 @@ class Turning(Sampler):
 
 
 def test_an_order_that_cannot_be_drawn_again_is_told() -> None:
-    assert not Loaded(DataLoader(Letters(), batch_size=5, sampler=Turning())).exact
-    assert Loaded(DataLoader(Letters(), batch_size=None)).batch(12, 1)[0] == 2
+    assert not own_batches._Loaded(DataLoader(Letters(), batch_size=5, sampler=Turning())).exact
+    assert own_batches._Loaded(DataLoader(Letters(), batch_size=None)).batch(12, 1)[0] == 2
 
 
 def test_what_can_only_be_gone_through_is_gone_through_again() -> None:
@@ -378,7 +379,7 @@ def test_what_can_only_be_gone_through_is_gone_through_again() -> None:
             return iter("abc")
 
     source = source_of(Stream(), "batches")
-    assert isinstance(source, Passed)
+    assert isinstance(source, own_batches._Passed)
     assert not source.exact
     assert "".join(source.batch(number, 1) for number in (0, 1, 2, 3, 7, 2, 4)) == "abcabcb"
 
@@ -431,7 +432,7 @@ def test_targets_are_labels_that_count() -> None:
     assert OwnBatch.of({"input_ids": labels, "labels": labels}).targets == 4
     assert OwnBatch.of((torch.zeros(5, 2), torch.zeros(5, 3))).targets == 15
     assert OwnBatch.of({"pixels": torch.zeros(7, 2)}).targets == 7
-    assert Listed([3]).batch(5, 1) == 3
+    assert own_batches._Listed([3]).batch(5, 1) == 3
 
 
 def test_a_model_of_transformers_trains_on_a_data_loader_of_mappings(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ class LabelledBatch(Batch):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LabelledSplit:
+class _LabelledSplit:
     """Sequences with their labels; every list has one entry a pair."""
 
     tokens_T: list[NDArray[np.int64]]
@@ -198,7 +198,7 @@ class LabelledCorpus:
     labels: tuple[str, ...]
     positive: int | None
     """Number of the label that F1 is of; None where there are more than two."""
-    splits: Mapping[str, LabelledSplit]
+    splits: Mapping[str, _LabelledSplit]
 
     @property
     def fingerprint(self) -> str:
@@ -251,14 +251,14 @@ def cut(first: int, second: int, room: int) -> tuple[int, int]:
 
 def _encoded(
     pairs: Sequence[_LabelledPair], labels: Sequence[str], tokeniser: TextTokeniser, sequence_length: int
-) -> LabelledSplit:
+) -> _LabelledSplit:
     sides = [tokeniser.encode_many([getattr(pair, side) for pair in pairs]) for side in ("first", "second")]
     rows = []
     for first, second in zip(*sides, strict=True):
         kept = cut(len(first), len(second), sequence_length - _SPECIALS)
         arrays = [np.array(ids[:count], dtype=np.int64) for ids, count in zip((first, second), kept, strict=True)]
         rows.append(sequence(arrays[0], arrays[1], tokeniser))
-    return LabelledSplit(
+    return _LabelledSplit(
         tokens_T=[tokens for tokens, _ in rows],
         segments_T=[segments for _, segments in rows],
         labels=np.array([labels.index(pair.label) for pair in pairs], dtype=np.int64),

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from .. import __version__
 from ..processes.surroundings import interpreter, is_held, with_lifeline
@@ -120,65 +120,46 @@ class SlurmSettings:
             raise ValueError(f"options must begin with --, got {odd}")
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A started process, and what must be closed behind it."""
-
-    popen: subprocess.Popen[bytes]
-    log: IO[bytes]
-
-    @classmethod
-    def started(cls, job: Job, words: Sequence[str]) -> "Process":
-        """A job with other words, in threads of its own. Raises OSError."""
-        log = job.log.open("ab")
-        try:
-            # A session of its own, so that Ctrl-C reaches the jobs through us alone and each can save.
-            popen = subprocess.Popen(
-                [*interpreter(), *words],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.PIPE,
-                cwd=job.directory,
-                env=with_lifeline(os.environ | in_threads(job.threads)),
-                start_new_session=True,
-            )
-        except OSError:
-            log.close()
-            raise
-        return cls(popen, log)
-
-    def close(self) -> None:
-        """Its log, and the pipe by which it knows that we live."""
-        self.log.close()
-        if self.popen.stdin is not None:
-            self.popen.stdin.close()
+def _started(job: Job, words: Sequence[str]) -> subprocess.Popen[bytes]:
+    """A process of a job with other words, in threads of its own. Raises OSError."""
+    with job.log.open("ab") as log:
+        # A session of its own, so that Ctrl-C reaches the jobs through us alone and each can save.
+        return subprocess.Popen(
+            [*interpreter(), *words],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE,
+            cwd=job.directory,
+            env=with_lifeline(os.environ | in_threads(job.threads)),
+            start_new_session=True,
+        )
 
 
-class Processes(Engine[Process]):
+class Processes(Engine[subprocess.Popen[bytes]]):
     """Some at a time. Should this process be killed, they save and end too."""
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
 
-    def start(self, job: Job) -> Process:
-        return Process.started(job, job.words)
+    def start(self, job: Job) -> subprocess.Popen[bytes]:
+        return _started(job, job.words)
 
-    def poll(self, running: Process) -> int | None:
+    def poll(self, running: subprocess.Popen[bytes]) -> int | None:
         """As of any engine."""
-        code = running.popen.poll()
+        code = running.poll()
         if code is not None:
-            running.close()
+            running.communicate()  # closes the pipe by which it knew that we live
         return code
 
-    def stop(self, running: Sequence[Process]) -> None:
+    def stop(self, running: Sequence[subprocess.Popen[bytes]]) -> None:
         """As of any engine."""
         for process in running:
-            if process.popen.poll() is None:
-                process.popen.terminate()
-                process.popen.send_signal(signal.SIGCONT)  # one that was halted saves too
+            if process.poll() is None:
+                process.terminate()
+                process.send_signal(signal.SIGCONT)  # one that was halted saves too
         for process in running:
-            process.popen.wait()
-            process.close()
+            process.wait()
+            process.communicate()
 
 
 def in_threads(threads: int) -> dict[str, str]:
@@ -205,16 +186,14 @@ def run_job(job: Job, devices: int) -> int:
             note(job, f"{job.folder} is still being trained by another process")
             return _LOCKED
         time.sleep(_LOOK_SECONDS)
-    process = Process.started(job, with_devices(job.words, devices))
-    try:
-        while (code := process.popen.poll()) is None:
-            time.sleep(_LOOK_SECONDS)
-    except BaseException:
-        process.popen.terminate()
-        process.popen.wait()
-        raise
-    finally:
-        process.close()
+    with _started(job, with_devices(job.words, devices)) as process:
+        try:
+            while (code := process.poll()) is None:
+                time.sleep(_LOOK_SECONDS)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
     return code
 
 

@@ -20,7 +20,7 @@ from ..train import RunFolder
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TuningSetting:
+class _TuningSetting:
     """What is searched over."""
 
     batch_sequences: int
@@ -62,13 +62,13 @@ class SearchSpace:
         if not 0 <= self.warmup_share <= 1:
             raise UserError(f"the warm-up share must lie in [0, 1], got {self.warmup_share}")
 
-    def settings(self) -> Iterator[TuningSetting]:
+    def settings(self) -> Iterator[_TuningSetting]:
         for batch, rate, epochs in itertools.product(self.batch_sizes, self.rates, self.epochs):
-            yield TuningSetting(batch, rate, epochs)
+            yield _TuningSetting(batch, rate, epochs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairScores:
+class _PairScores:
     """What a run's last validation says, after the last of its updates."""
 
     accuracy: float
@@ -81,7 +81,7 @@ class PairScores:
 class TuningCell(BesideRuns):
     """One run of the search."""
 
-    setting: TuningSetting
+    setting: _TuningSetting
     seed: int
     folder: RunFolder
     config: PairRunConfig
@@ -96,18 +96,18 @@ class TuningCell(BesideRuns):
         values = (str(setting.batch_sequences), f"{setting.peak_lr:g}", str(setting.epochs), str(self.seed))
         return dict(zip(("batch", "rate", "epochs", "seed"), values, strict=True))
 
-    def outcome(self) -> PairScores | None:
+    def outcome(self) -> _PairScores | None:
         """None for a run that is not finished, or that stopped because a number was not finite."""
         events = self.folder.events()
         if [event["event"] for event in events[-1:]] != ["finished"]:
             return None
         last = [event for event in events if event["event"] == "validation"][-1]
-        return PairScores(accuracy=last["accuracy"], f1=last.get("f1"), nll_nats=last["nll_nats"])
+        return _PairScores(accuracy=last["accuracy"], f1=last.get("f1"), nll_nats=last["nll_nats"])
 
 
 def tuning_cells(
     base: PairRunConfig,
-    settings: Iterable[TuningSetting],
+    settings: Iterable[_TuningSetting],
     seeds: Iterable[int],
     folder: Path,
     *,
@@ -154,7 +154,7 @@ class _Interval:
 class TuningSummary:
     """Of one setting over its seeds."""
 
-    setting: TuningSetting
+    setting: _TuningSetting
     accuracies: tuple[float, ...]
     """Of the seeds that ended finite, in their order."""
     f1s: tuple[float, ...]
@@ -191,7 +191,7 @@ def interval(values: Sequence[float]) -> _Interval:
     return _Interval(float(found.mean), None if math.isnan(half_width) else half_width, len(values))
 
 
-def best_setting(cells: Iterable[TuningCell]) -> TuningSetting:
+def best_setting(cells: Iterable[TuningCell]) -> _TuningSetting:
     """By accuracy, ties by lower loss, then the earlier cell. Raises UserError where no run ended finite."""
     ended = [(outcome, cell.setting) for cell in cells if (outcome := cell.outcome()) is not None]
     if not ended:
@@ -199,7 +199,7 @@ def best_setting(cells: Iterable[TuningCell]) -> TuningSetting:
     return max(ended, key=lambda pair: rank(pair[0]))[1]
 
 
-def rank(outcome: PairScores) -> tuple[float, float]:
+def rank(outcome: _PairScores) -> tuple[float, float]:
     """Larger for what is to be preferred."""
     return outcome.accuracy, -outcome.nll_nats
 

@@ -34,7 +34,7 @@ from .text_task import TextObjective, TextTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageModelConfig:
+class _LanguageModelConfig:
     """The loss."""
 
     label_smoothing: float = 0.0
@@ -51,10 +51,10 @@ class LanguageModelRunConfig(TextRunConfig):
     task: Literal["language-model"] = "language-model"
     data: TextDataConfig = field(default_factory=TextDataConfig)
     model: DecoderConfig = field(default_factory=DecoderConfig)
-    language_model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
+    language_model: _LanguageModelConfig = field(default_factory=_LanguageModelConfig)
 
 
-class LanguageModelObjective(TextObjective[LanguageModelConfig]):
+class _LanguageModelObjective(TextObjective[_LanguageModelConfig]):
     """Stretches of a corpus of documents, and their loss under a `LanguageModel`."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
@@ -131,7 +131,7 @@ class _LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
     model = LanguageModel
     model_words = "a decoder alone"
     specials = (SEP,)
-    objective_of, section = LanguageModelObjective, "language_model"
+    objective_of, section = _LanguageModelObjective, "language_model"
 
     def evaluate_text(
         self,
@@ -190,6 +190,3 @@ def _training_batch(batch: StretchBatch) -> TrainingBatch:
 
 
 LANGUAGE_MODEL: _LanguageModelling = _LanguageModelling()
-
-
-__all__ = ["LANGUAGE_MODEL", "LanguageModelConfig", "LanguageModelObjective", "LanguageModelRunConfig"]

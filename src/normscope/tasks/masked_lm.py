@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..data.batches import EpochBatches
-from ..data.documents.batches import Masker, MaskingConfig, PairBatch, PairSource
+from ..data.documents.batches import Masker, PairBatch, PairSource
 from ..data.documents.corpus import DocumentCorpus, DocumentSplit
 from ..data.documents.pairs import pack_pairs
 from ..data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokeniser
@@ -34,7 +34,7 @@ MOST_PACKINGS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedConfig:
+class _MaskedConfig:
     """What is masked, and how sentence pairs are packed."""
 
     masked_share: float = 0.15
@@ -48,14 +48,12 @@ class MaskedConfig:
     """At most so many of the held-out pairs are validated on: the first ones, the same in every run."""
 
     def __post_init__(self) -> None:
-        MaskingConfig(masked_share=self.masked_share)
+        if not 0 < self.masked_share < 1:
+            raise ValueError(f"masked_share must lie between 0 and 1, got {self.masked_share}")
         if not 1 <= self.packings <= MOST_PACKINGS:
             raise ValueError(f"packings must be from 1 to {MOST_PACKINGS}, got {self.packings}")
         if self.valid_sequences < 1:
             raise ValueError(f"valid_sequences must be at least 1, got {self.valid_sequences}")
-
-    def masking(self) -> MaskingConfig:
-        return MaskingConfig(masked_share=self.masked_share, whole_words=self.whole_words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +63,18 @@ class MaskedRunConfig(TextRunConfig):
     task: Literal["masked-lm"] = "masked-lm"
     data: TextDataConfig = field(default_factory=TextDataConfig)
     model: EncoderConfig = field(default_factory=EncoderConfig)
-    masked_lm: MaskedConfig = field(default_factory=MaskedConfig)
+    masked_lm: _MaskedConfig = field(default_factory=_MaskedConfig)
 
 
-class MaskedObjective(TextObjective[MaskedConfig]):
+class _MaskedObjective(TextObjective[_MaskedConfig]):
     """Batches of a corpus of documents, and their loss under a `MaskedEncoder`."""
 
-    def __init__(self, corpus: DocumentCorpus, config: MaskedConfig, **settings: Any) -> None:
+    def __init__(self, corpus: DocumentCorpus, config: _MaskedConfig, **settings: Any) -> None:
         super().__init__(corpus, config, **settings)
         tokeniser = corpus.tokeniser
         self.masker = Masker(
-            config=config.masking(),
+            masked_share=config.masked_share,
+            whole_words=config.whole_words,
             mask_id=tokeniser.ids[MASK],
             # Unknown characters are masked as any token is, as in BERT's own data: they are part of the text.
             special_ids=frozenset(tokeniser.ids[special] for special in (PAD, CLS, SEP, MASK)),
@@ -189,7 +188,7 @@ class _MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
     config = MaskedRunConfig
     model = MaskedEncoder
     model_words = "an encoder"
-    objective_of, section = MaskedObjective, "masked_lm"
+    objective_of, section = _MaskedObjective, "masked_lm"
 
     def loss_words(self, config: MaskedRunConfig) -> str:
         return "of masked tokens and of next sentences; the losses shown are of masked tokens"
@@ -234,6 +233,3 @@ def _training_batch(batch: PairBatch) -> TrainingBatch:
 
 
 MASKED_LM: _MaskedLm = _MaskedLm()
-
-
-__all__ = ["MASKED_LM", "MaskedConfig", "MaskedObjective", "MaskedRunConfig"]

@@ -62,7 +62,7 @@ class _OwnDataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRunConfig(RunConfig):
+class _OwnRunConfig(RunConfig):
     """A model of the user's own."""
 
     task: Literal["own"] = "own"
@@ -207,28 +207,28 @@ class _OwnObjective(Objective):
         return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}
 
 
-class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
+class _Own(TaskFromScratch[_OwnRunConfig, Any, nn.Module, None]):
     """Whatever the user's file says."""
 
     name: str = "own"
-    config = OwnRunConfig
+    config = _OwnRunConfig
     model = nn.Module
     model_words = "a model of your own"
     compared = (AsBuilt.name, "pre-ln", "peri-ln")
     weighs_placements = True
 
-    def with_absolute_paths(self, config: OwnRunConfig) -> OwnRunConfig:
+    def with_absolute_paths(self, config: _OwnRunConfig) -> _OwnRunConfig:
         imports = tuple(str(OwnFile.of(file).pinned()) for file in config.imports)
         found = factory_in(config.model.factory)
         assert found is not None
         factory = f"{found[0].resolve()}:{found[1]}"
         return dataclasses.replace(config, imports=imports, model=dataclasses.replace(config.model, factory=factory))
 
-    def open(self, config: OwnRunConfig) -> _OwnData:
+    def open(self, config: _OwnRunConfig) -> _OwnData:
         file = ModelFile.opened(config.model.factory, config.imports)
         return _data_of(file, OwnFile(file.file).pinned().sha256)
 
-    def recorded(self, config: OwnRunConfig, vocabularies: Path) -> _OwnData | _RecordedData:
+    def recorded(self, config: _OwnRunConfig, vocabularies: Path) -> _OwnData | _RecordedData:
         try:
             about = json.loads((vocabularies / _ABOUT).read_text(encoding="utf-8"))
             facts = [(str(name), str(value)) for name, value in about["facts"]]
@@ -247,7 +247,7 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
     def save_codec(self, codec: None, vocabularies: Path) -> None:
         pass
 
-    def build(self, config: OwnRunConfig, codec: None) -> nn.Module:
+    def build(self, config: _OwnRunConfig, codec: None) -> nn.Module:
         data = self.open(config)
         seed_weights(config.seed)
         # A model of a stranger's is built with its weights even where a plan wants none.
@@ -257,10 +257,10 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
                 data.place(model, config.model.placement)
         return model
 
-    def groups(self, config: OwnRunConfig) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
+    def groups(self, config: _OwnRunConfig) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
         return ModelFile.opened(config.model.factory, config.imports).groups()
 
-    def objective(self, config: OwnRunConfig, corpus: _OwnData, device: torch.device) -> _OwnObjective:
+    def objective(self, config: _OwnRunConfig, corpus: _OwnData, device: torch.device) -> _OwnObjective:
         return _OwnObjective(corpus, epoch_batches=config.data.epoch_batches, seed=config.seed, device=device)
 
     def notes(self, corpus: _OwnData) -> Sequence[str]:
@@ -278,7 +278,7 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
         return found
 
     def evaluate(
-        self, run: LoadedRun[OwnRunConfig, nn.Module, None], corpus: _OwnData, split: str, search: Mapping[str, Any]
+        self, run: LoadedRun[_OwnRunConfig, nn.Module, None], corpus: _OwnData, split: str, search: Mapping[str, Any]
     ) -> Evaluation:
         objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
         return Evaluation(settings={}, scores=objective.validate(run.model))
@@ -286,10 +286,10 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
     def chance_nats(self, corpus: _OwnData | _RecordedData) -> float:
         return corpus.chance_nats
 
-    def shapes(self, config: OwnRunConfig) -> list[StackShape]:
+    def shapes(self, config: _OwnRunConfig) -> list[StackShape]:
         return []
 
-    def defined(self, config: OwnRunConfig) -> list[str]:
+    def defined(self, config: _OwnRunConfig) -> list[str]:
         """Those that the model can be given by transplanting, each of which is tried."""
         found = [AsBuilt.name]
         for name in registered():
@@ -298,23 +298,23 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
                 found.append(name)
         return found
 
-    def described(self, config: OwnRunConfig) -> str:
+    def described(self, config: _OwnRunConfig) -> str:
         # Where it lies on this machine is nothing for a report that others read.
         return f"that of {Path(config.model.factory).name}"
 
-    def corpus_facts(self, config: OwnRunConfig, corpus: _OwnData | _RecordedData) -> FactLines:
+    def corpus_facts(self, config: _OwnRunConfig, corpus: _OwnData | _RecordedData) -> FactLines:
         return corpus.facts()
 
-    def batch_words(self, config: OwnRunConfig) -> str:
+    def batch_words(self, config: _OwnRunConfig) -> str:
         return "one batch of the model's file"
 
-    def in_smaller_batches(self, config: OwnRunConfig, tokens: int) -> OwnRunConfig:
+    def in_smaller_batches(self, config: _OwnRunConfig, tokens: int) -> _OwnRunConfig:
         return config
 
-    def loss_words(self, config: OwnRunConfig) -> str:
+    def loss_words(self, config: _OwnRunConfig) -> str:
         return "as the model's file has it, a mean over targets"
 
-    def batches(self, config: OwnRunConfig, corpus: _OwnData) -> Callable[[int], TrainingBatch]:
+    def batches(self, config: _OwnRunConfig, corpus: _OwnData) -> Callable[[int], TrainingBatch]:
         objective = self.objective(config, corpus, torch.device("cpu"))
 
         def of(number: int) -> TrainingBatch:
@@ -332,7 +332,7 @@ class _Own(TaskFromScratch[OwnRunConfig, Any, nn.Module, None]):
             "own code loads"
         )
 
-    def sentences(self, run: LoadedRun[OwnRunConfig, nn.Module, None]) -> tuple[str, Outputs]:
+    def sentences(self, run: LoadedRun[_OwnRunConfig, nn.Module, None]) -> tuple[str, Outputs]:
         raise UserError("a run of task own has no hidden states of ours to compare; transplant its model instead")
 
 

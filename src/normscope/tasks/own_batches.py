@@ -124,7 +124,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class _Numbered:
     """A function of the batch's number; what it draws is a function of the number and the seed."""
 
     function: Callable[[int], Any]
@@ -138,7 +138,7 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class _Listed:
     """A sequence of batches, in its order in every epoch."""
 
     items: Sequence[Any]
@@ -158,7 +158,7 @@ class Listed:
 
 
 @dataclass(slots=True)
-class Loaded:
+class _Loaded:
     """A data loader over a data set with places: its sampler is asked for the order of an epoch, under the run's seed.
 
     An order is drawn whole and not gone through, so that any batch can be fetched by its number, by any process.
@@ -212,7 +212,7 @@ class Loaded:
 
 
 @dataclass(slots=True)
-class Passed:
+class _Passed:
     """Something that can only be gone through, again and again: a later batch is reached through all before it."""
 
     items: Iterable[Any]
@@ -242,25 +242,25 @@ class Passed:
 def source_of(given: Any, name: str) -> Source:
     """What the function of that name returned, as batches by their numbers. Raises UserError for what is none."""
     if isinstance(given, DataLoader):
-        return Passed(given) if isinstance(given.dataset, IterableDataset) else _filled(Loaded(given), name)
+        return _Passed(given) if isinstance(given.dataset, IterableDataset) else _filled(_Loaded(given), name)
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        return _filled(Listed(given), name)
+        return _filled(_Listed(given), name)
     if isinstance(given, Iterator):
         raise UserError(
             f"{name}() returned {_a(given)}, which can be gone through once alone; return a list, a DataLoader, an "
             "object whose __iter__ begins anew, or a function of the batch's number"
         )
     if isinstance(given, Iterable):
-        return Passed(given)
+        return _Passed(given)
     if callable(given):
-        return Numbered(given)
+        return _Numbered(given)
     raise UserError(
         f"{name}() returned {_a(given)}; it must return a DataLoader, a list of batches, something else to go through, "
         "or a function of the batch's number"
     )
 
 
-def _filled(source: Listed | Loaded, name: str) -> Source:
+def _filled(source: _Listed | _Loaded, name: str) -> Source:
     if not source.count:
         raise UserError(f"{name}() returned {source.words}: there must be at least one batch")
     return source

@@ -14,7 +14,7 @@ from ..errors import UserError, error_line
 from ..optim.groups import GroupsConfig, given_groups
 from ..settings.files import OwnFile, factory_in
 from ..train.device import seed_data
-from .own_batches import IGNORED, Listed, Numbered, Source, labels_in, source_of
+from .own_batches import IGNORED, Source, labels_in, source_of
 
 CONTRACT = (
     "a model of your own is a Python file with build(), which returns a torch.nn.Module, batches(), which returns a "
@@ -63,7 +63,7 @@ class ModelFile:
         if valid is not None:
             return train, valid, True
         held = range(min(_HELD, train.count or _HELD))
-        return train, Listed([train.batch(number, 0) for number in held]), False
+        return train, source_of([train.batch(number, 0) for number in held], "batches"), False
 
     def _source(self, name: str, *, needed: bool) -> Source | None:
         function = self._function(name, needed=needed)
@@ -73,7 +73,7 @@ class ModelFile:
         seed_data(0)
         with torch.device("cpu"):
             if _takes(function) == 1:
-                return Numbered(lambda number: self.call(name, function, number))
+                return source_of(lambda number: self.call(name, function, number), name)
             try:
                 return source_of(self.call(name, function), name)
             except UserError as error:

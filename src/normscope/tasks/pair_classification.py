@@ -30,7 +30,7 @@ from .run_config import RunConfig, absolute, let_stand_in, refuse_too_long, refu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassificationConfig:
+class _ClassificationConfig:
     """Beside what the encoder has."""
 
     dropout: float = 0.1
@@ -67,7 +67,7 @@ class PairRunConfig(RunConfig):
     start: _StartConfig
     model: EncoderConfig = field(default_factory=EncoderConfig)
     """As the run it starts from has it, but for its dropout."""
-    classification: ClassificationConfig = field(default_factory=ClassificationConfig)
+    classification: _ClassificationConfig = field(default_factory=_ClassificationConfig)
 
     def __post_init__(self) -> None:
         # Slots make a new class, of which a bare `super()` does not know.
@@ -75,7 +75,7 @@ class PairRunConfig(RunConfig):
         refuse_too_long(self.data.sequence_length, self.model)
 
 
-class ClassificationObjective(Objective):
+class _ClassificationObjective(Objective):
     """Batches of labelled pairs, and their loss under a `PairClassifier`."""
 
     def __init__(self, corpus: LabelledCorpus, *, batch_sequences: int, seed: int, device: torch.device) -> None:
@@ -236,7 +236,7 @@ class _PairClassification(Task[PairRunConfig]):
         pairs = open_labelled(config.data, start.tokeniser)
         return Assembly(
             corpus=pairs,
-            objective=ClassificationObjective(
+            objective=_ClassificationObjective(
                 pairs, batch_sequences=config.data.batch_sequences, seed=config.seed, device=device
             ),
             build=lambda: classifier(config, start, len(pairs.labels)),
@@ -253,6 +253,3 @@ def classifier(config: PairRunConfig, start: Start, classes: int) -> PairClassif
 
 
 PAIR_CLASSIFICATION: _PairClassification = _PairClassification()
-
-
-__all__ = ["PAIR_CLASSIFICATION", "ClassificationConfig", "ClassificationObjective", "PairRunConfig"]

@@ -22,6 +22,7 @@ from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
 from .group import parted_as, whole
 
+Tensors = dict[str, Tensor]
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 
@@ -107,35 +108,27 @@ class Checkpoint:
             optimizer.state[parameter][what] = state.to(parameter.device)
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """The tensors of a checkpoint, by name."""
-
-    model: dict[str, Tensor]
-    moments: dict[str, Tensor]
-    """The optimiser's state."""
-
-
-def contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> Contents:
-    """What is to be saved; of a sharded model put together, so that all processes call this together."""
+def contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Tensors, Tensors]:
+    """The model's tensors and the optimiser's; of a sharded model put together, so that all processes call this."""
     moments = {
         f"{name}/{what}": tensor
         for name, parameter in model.named_parameters()
         for what, tensor in optimizer.state.get(parameter, {}).items()
         if isinstance(tensor, Tensor)
     }
-    return Contents(
-        model={name: whole(tensor.detach()) for name, tensor in _tensors(model).items()},
-        moments={name: whole(tensor.detach()) for name, tensor in moments.items()},
-    )
+    return _whole(_tensors(model)), _whole(moments)
 
 
-def save(folder: Path, update: int, tensors: Contents, state: dict[str, Any]) -> Checkpoint:
+def _whole(tensors: Tensors) -> Tensors:
+    return {name: whole(tensor.detach()).contiguous() for name, tensor in tensors.items()}
+
+
+def save(folder: Path, update: int, tensors: tuple[Tensors, Tensors], state: dict[str, Any]) -> Checkpoint:
     """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
     target = of_update(folder, update).folder
     with disk_errors(f"saving {target}"), whole_folder(target) as temporary:
-        save_file({n: t.contiguous() for n, t in tensors.model.items()}, temporary / _FILES[0])
-        save_file({n: t.contiguous() for n, t in tensors.moments.items()}, temporary / _FILES[1])
+        for name, saved in zip(_FILES, tensors, strict=False):
+            save_file(saved, temporary / name)
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         (temporary / _MANIFEST).write_text(_manifest(_line(temporary / name) for name in _FILES), encoding="ascii")
     return Checkpoint(target)

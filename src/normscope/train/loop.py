@@ -17,7 +17,7 @@ from .config import DECIDED, Stopping, TrainConfig
 from .device import Precision, autocast
 from .gradients import NonFinite, UpdateGradients, first_bad_weight, unfit_to_keep, what_went_first
 from .group import ALONE, Group, scale, take_apart, total_norm
-from .metrics import Event, LogMark, MetricsLog, NoLog
+from .metrics import Event, LogMark, MetricsLog
 from .protocol import Feed, Hooks, Monitors, Objective, Share, durations
 from .run_folder import RunFolder
 from .saving import Progress, Saving
@@ -115,7 +115,8 @@ class Trainer:
         mark = self.saving.restore(from_step=from_step, identity=identity, updates=self.updates)
         if mark is None:
             self._begin()
-        self.log: MetricsLog | NoLog = NoLog()
+        self.log: MetricsLog | None = None
+        """Of the first process alone."""
         self.group.first_only(lambda: self._open_log(mark or LogMark()))
         if self.stopping is not None:
             events = self.group.together(lambda: self.folder.events() if self.group.first else [])
@@ -132,12 +133,13 @@ class Trainer:
                     signal_number = self.group.any_signal(stop.signal_number)
                     if signal_number is not None and self.progress.update < self.updates:
                         self._stop_if_unfit()
-                        self.saving.save(self.log.mark)
+                        self.saving.save(self._mark)
                         raise Interrupted(signal_number, f"after update {self.progress.update}; saved")
                 self.group.first_only(self._end)
         finally:
             self.feed.close()
-            self.log.close()
+            if self.log is not None:
+                self.log.close()
         return self.progress
 
     def _begin(self) -> None:
@@ -149,20 +151,23 @@ class Trainer:
     def _open_log(self, mark: LogMark) -> None:
         self.log = MetricsLog(self.folder.metrics_file, mark)
 
+    def _mark(self) -> LogMark:
+        return LogMark() if self.log is None else self.log.mark()
+
     def _end(self) -> None:
         # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and after the
         # last checkpoint, so that a run that says so is finished whatever kills it.
         self.saving.prune()
         files.sync(self.folder.checkpoints)
         self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
-        self.log.mark()
+        self._mark()
 
     def _stop_early(self, stopping: Stopping) -> None:
         """Behind the checkpoint, which a run that goes on after all is continued from: it never had this event."""
-        self.saving.save(self.log.mark)
+        self.saving.save(self._mark)
         reason = {"reason": stopping.reason, "validations": stopping.in_a_row}
         self._emit({"event": DECIDED, "update": self.progress.update, **reason, **self._totals()})
-        self.log.mark()
+        self._mark()
         self.say(f"stopped early after update {self.progress.update}: {stopping.reason}")
 
     def _one_update(self) -> None:
@@ -231,7 +236,7 @@ class Trainer:
         last, validate = update == self.updates, _due(update, self.validate_every)
         if last and not validate:
             # A longer run does not validate here; this is what lets it go on as if it had been longer from the start.
-            self.saving.note_before_end(self.log.mark())
+            self.saving.note_before_end(self._mark())
         validate, save = validate or last, last or _due(update, self.checkpoint_every)
         if validate or save:
             self._stop_if_unfit()
@@ -249,7 +254,7 @@ class Trainer:
             if self.stopping is not None:
                 self.stopping.take(update, numbers["nll_nats"])
         if save or self.progress.best_update == update:
-            self.saving.save(self.log.mark)
+            self.saving.save(self._mark)
 
     def _totals(self) -> dict[str, Any]:
         progress = self.progress
@@ -267,7 +272,8 @@ class Trainer:
             self._stop(self.progress.update, reason)
 
     def _emit(self, event: Event) -> None:
-        self.log.append(event)
+        if self.log is not None:
+            self.log.append(event)
         elapsed = time.perf_counter() - self.started
         rate = self.tokens_since_start / elapsed if elapsed else 0.0
         timed = event | {"elapsed_seconds": elapsed, "target_tokens_per_second": rate, "updates": self.updates}

@@ -107,19 +107,6 @@ class MetricsLog:
         self._stream.close()
 
 
-class NoLog:
-    """In the place of a MetricsLog, where another process of the training writes the events."""
-
-    def append(self, event: Event) -> None:
-        pass
-
-    def mark(self) -> LogMark:
-        return LogMark()
-
-    def close(self) -> None:
-        pass
-
-
 def remove_end(file: Path) -> None:
     """Take the line off that says that the run is finished, where there is one: it goes on."""
     content = file.read_bytes()

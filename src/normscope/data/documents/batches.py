@@ -126,30 +126,11 @@ _MASKS = 3
 """Keeps these random numbers apart from those of other uses of the same seed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaskingConfig:
-    """How many tokens are masked, and how (Devlin et al. 2018, section 3.1, task 1)."""
-
-    masked_share: float = 0.15
-    """Of a sequence's tokens, special ones counted but never chosen; at least one."""
-    mask_share: float = 0.8
-    """Of those: become [MASK]."""
-    random_share: float = 0.1
-    """Of those: become a random token. The rest stay as they are."""
-    whole_words: bool = False
-    """Hide whole words, not single tokens."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.masked_share < 1:
-            raise ValueError(f"masked_share must lie between 0 and 1, got {self.masked_share}")
-        if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1:
-            raise ValueError(
-                f"mask_share and random_share must be 0 or more and at most 1 together, got {self.mask_share} and "
-                f"{self.random_share}"
-            )
+_MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1
+"""Of the chosen tokens: become [MASK], or a random token; the rest stay (Devlin et al. 2018, section 3.1, task 1)."""
 
 
-class Masked(NamedTuple):
+class _Masked(NamedTuple):
     """A sequence of T tokens of which M are to be predicted."""
 
     tokens_T: NDArray[np.int64]
@@ -163,7 +144,10 @@ class Masked(NamedTuple):
 class Masker:
     """Hides tokens of sequences over one vocabulary."""
 
-    config: MaskingConfig
+    masked_share: float
+    """Of a sequence's tokens, special ones counted but never chosen; at least one."""
+    whole_words: bool
+    """Hide whole words, not single tokens."""
     mask_id: int
     special_ids: frozenset[int]
     """Never masked."""
@@ -171,7 +155,7 @@ class Masker:
     """What random tokens are drawn from."""
     begins_word_V: NDArray[np.bool_]
 
-    def mask(self, tokens_T: NDArray[np.int64], *, seed: int, epoch: int, index: int) -> Masked:
+    def mask(self, tokens_T: NDArray[np.int64], *, seed: int, epoch: int, index: int) -> _Masked:
         """The sequence with tokens masked; the same arguments mask the same ones in every process.
 
         index: the sequence's number in its packing.
@@ -180,17 +164,17 @@ class Masker:
         bits = raw_bits(3 * length, seed, epoch, index, _MASKS)
         order, how, which = bits[:length], bits[length : 2 * length], bits[2 * length :]
         maskable = np.flatnonzero(~np.isin(tokens_T, list(self.special_ids)))
-        wanted = min(max(1, round(length * self.config.masked_share)), len(maskable))
+        wanted = min(max(1, round(length * self.masked_share)), len(maskable))
         shuffled = maskable[np.argsort(order[maskable], kind="stable")]
-        chosen = self._words(tokens_T, maskable, shuffled, wanted) if self.config.whole_words else shuffled[:wanted]
+        chosen = self._words(tokens_T, maskable, shuffled, wanted) if self.whole_words else shuffled[:wanted]
         positions = np.sort(chosen)
         targets, masked = tokens_T[positions], tokens_T.copy()
         share = _uniform(how[positions])
         random = self.regular_ids[(_uniform(which[positions]) * len(self.regular_ids)).astype(np.int64)]
-        becomes_mask = share < self.config.mask_share
-        becomes_random = ~becomes_mask & (share < self.config.mask_share + self.config.random_share)
+        becomes_mask = share < _MASK_SHARE
+        becomes_random = ~becomes_mask & (share < _MASK_SHARE + _RANDOM_SHARE)
         masked[positions] = np.where(becomes_mask, self.mask_id, np.where(becomes_random, random, targets))
-        return Masked(masked, positions, targets)
+        return _Masked(masked, positions, targets)
 
     def _words(
         self,

@@ -28,8 +28,6 @@ from ..folder import (
 from .codec import Codec, CodecSide
 from .vocabulary import EOS
 
-__all__ = ["Codec", "CodecSide", "Corpus", "Split", "TokenArray"]
-
 FORMAT, VERSION = "normscope-corpus", 2
 SIDES = ("source", "target")
 
@@ -160,7 +158,7 @@ class Corpus:
         return cls(codec, manifest.fingerprint, splits, manifest.preparation)
 
 
-class TokenWriter(ExitStack):
+class _TokenWriter(ExitStack):
     """Writes one side of one split into a corpus folder, sentences at a time; memory holds those."""
 
     def __init__(self, folder: Path, split: str, side: str, vocabulary_size: int) -> None:
@@ -187,7 +185,7 @@ class PairWriter:
     def __init__(self, folder: Path, name: str, codec: Codec, stack: ExitStack) -> None:
         sizes = len(codec.source.vocabulary), len(codec.target.vocabulary)
         self._tokens = {
-            side: stack.enter_context(TokenWriter(folder, name, side, size))
+            side: stack.enter_context(_TokenWriter(folder, name, side, size))
             for side, size in zip(SIDES, sizes, strict=True)
         }
         self._raw: dict[str, BinaryIO] = {
