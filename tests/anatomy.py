@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_755,
-    "lines of normscope": 67_379,
+    "lines": 79_862,
+    "lines of normscope": 67_486,
     "files": 484,
-    "import lines, %": 6.56,
+    "import lines, %": 6.55,
     "public nouns": 686,
     "homonyms": 25,
 }

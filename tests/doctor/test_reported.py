@@ -1,7 +1,8 @@
 """Bugs that people reported of Transformers they wrote: found by rule and words, with the right twin silent."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -385,8 +386,77 @@ def shifted(places: int) -> Callable[[Tensor], Tensor]:
     )
 
 
+def attending(attend: Callable[[Block, Tensor], Tensor]) -> Callable[[Model], None]:
+    def change(model: Model) -> None:
+        for block in model.blocks:
+            block.attend = lambda x, of=block: attend(of, x)
+
+    return change
+
+
+def of_all_heads(of: Block, x: Tensor) -> Tensor:
+    """A softmax over heads and keys at once."""
+    query, key, value = (heads(linear(x)) for linear in (of.query, of.key, of.value))
+    logits = (query @ key.mT * query.shape[-1] ** -0.5).transpose(1, 2)
+    weights = logits.flatten(2).softmax(-1).view(logits.shape).transpose(1, 2)
+    return of.out(merged(weights @ value))
+
+
+def by_key_alone(of: Block, x: Tensor) -> Tensor:
+    one = heads(of.key(x))
+    return of.out(merged((one @ one.mT * one.shape[-1] ** -0.5).softmax(-1) @ one))
+
+
+def folded(repeat: Callable[[Tensor], Tensor]) -> Callable[[Block, Tensor], Tensor]:
+    """Heads before sequences in one dimension, and what makes a mask of sequences one of both."""
+
+    def attend(of: Block, x: Tensor) -> Tensor:
+        made = (linear(x).unflatten(-1, (HEADS, -1)) for linear in (of.query, of.key, of.value))
+        query, key, value = (y.permute(2, 0, 1, 3).flatten(0, 1) for y in made)
+        logits = (query @ key.mT * query.shape[-1] ** -0.5).masked_fill(~repeat(of.padding)[:, None], -1e9)
+        mixed = (logits.softmax(-1) @ value).unflatten(0, (HEADS, -1))
+        return of.out(mixed.permute(1, 2, 0, 3).flatten(2))
+
+    return attend
+
+
+def routed(of: Block, x: Tensor) -> Tensor:
+    """A weight of one expert over its own sum, beside the one that counts."""
+    weight = of.more(x).softmax(-1).topk(1, -1)[0]
+    return of.down(functional.gelu(of.up(x))) * (weight / weight.sum(-1, keepdim=True))
+
+
+def says_tied(model: Model) -> None:
+    model.config = SimpleNamespace(tie_word_embeddings=True)
+
+
 ENCODER, CAUSAL = How(causal=False, loss=drawn_tokens), How()
 BUGS: dict[str, tuple[How, str, str]] = {
+    "a softmax over heads and keys at once": (
+        replace(ENCODER, change=attending(of_all_heads)),
+        "softmax-axis",
+        "heads and keys at once: 4 heads share one sum",
+    ),
+    "one matrix for queries, keys and values": (
+        replace(ENCODER, change=attending(by_key_alone)),
+        "unused-parameters",
+        "6 of the matrices are built and never read",
+    ),
+    "a mask repeated in another order than heads": (
+        replace(of_padding(None), change=attending(folded(lambda mask: mask.repeat_interleave(HEADS, 0)))),
+        "attention-mask",
+        "of their weight to padding",
+    ),
+    "a router's weight over itself": (
+        How(feed=routed, change=each(lambda: nn.Linear(WIDTH, 3, bias=False))),
+        "rounded-gradient",
+        "3 of 21 matrices get a gradient of",
+    ),
+    "a head that is tied in the configuration alone": (
+        How(change=says_tied),
+        "untied-head",
+        "head.weight is a matrix of its own",
+    ),
     "heads split by view alone": (
         How(split=lambda y: y.view(len(y), HEADS, TOKENS, -1)),
         "attention-mask",
@@ -511,6 +581,10 @@ BUGS: dict[str, tuple[How, str, str]] = {
     "a mask of padding that is not used": (of_padding(None), "attention-mask", "of their weight to padding"),
 }
 RIGHT = {
+    "a mask repeated in the order of heads": replace(
+        of_padding(None), change=attending(folded(lambda mask: mask.repeat(HEADS, 1)))
+    ),
+    "a head that is tied as the configuration says": How(change=lambda model: (says_tied(model), tied(model))),
     "causal": CAUSAL,
     "encoder": ENCODER,
     "tied": How(change=tied),

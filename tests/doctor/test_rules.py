@@ -54,6 +54,8 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
             "misplaced-positions",
             "altered-stream",
             "drawn-shifts",
+            "rounded-gradient",
+            "untied-head",
         ),
         test_reported.test_what_was_reported_is_found,
     ),

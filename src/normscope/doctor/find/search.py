@@ -9,7 +9,7 @@ from ...errors import in_one_line
 from ...measure.unchanged import looked_at
 from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
 from ..trace.graph import Graph
-from ..trace.operations import Trace
+from ..trace.operations import Trace, TracedValue
 from ..trace.recording import recorded
 from .streams import Stream, find_streams
 
@@ -38,16 +38,32 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
 
 def _sums(graph: Graph) -> str:
     """What sums of two values were seen instead, in words."""
-    sums = [
-        value for value in graph.values if value.op in ("add", "sub") and len(graph.predecessors[value.number]) == 2
+    sums = [value for value in graph.values if value.op in ("add", "sub") and graph.predecessors[value.number]]
+    itself = [
+        value for value in sums if value.call and len(value.call.args) == 2 and value.call.args[0] == value.call.args[1]
     ]
-    if not sums:
+    of_two = [value for value in sums if len(graph.predecessors[value.number]) == 2]
+    if itself:
+        return (
+            f"{len(itself)} times a value is added to itself, first in {_place(itself[0])}: a branch that was to be "
+            "added took the name of the stream, as x = F(x); x = x + x does"
+        )
+    if not of_two:
         return "it adds no two values that come of its input"
-    last = sums[-1]
+    last = of_two[-1]
+    if all(any(n in graph.norms for n in graph.predecessors[value.number]) for value in of_two):
+        return (
+            f"{len(of_two)} sums add a norm to what it norms, first in {_place(of_two[0])}, and weights alone read "
+            "them: the skip goes into F, as in F(norm(x) + x), and not around it"
+        )
     return (
-        f"{len(sums)} sums of two values were seen, the last of shape {tuple(last.shape)} in "
-        f"{(last.modules[-1] if last.modules else '') or 'the model itself'}, none of which could be followed as one"
+        f"{len(of_two)} sums of two values were seen, the last of shape {tuple(last.shape)} in {_place(last)}, none of "
+        "which could be followed as one"
     )
+
+
+def _place(value: TracedValue) -> str:
+    return (value.modules[-1] if value.modules else "") or "the model itself"
 
 
 def _check_weights(model: nn.Module) -> None:

@@ -25,6 +25,7 @@ from ..trace.operations import Origin, Ref, TracedValue
 from .norms import places_along
 from .parameters import size_of
 from .positions import places_of, probed
+from .reach import seen_keys
 from .recipe import matrix_gain
 
 # B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of a head
@@ -33,8 +34,6 @@ _ROWS = 32
 """Queries that are looked at, spread evenly over the sequence."""
 _HIDDEN = 2000.0
 """Below the largest logit of a row: masks add -10,000 and less, or fill in -inf."""
-_NOTHING = 1e-30
-"""Weights below are 0: masks that add -100 leave 4e-44."""
 _FEW = 8
 """Keys below which a row's weights tell little."""
 
@@ -203,8 +202,19 @@ def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | No
         query_size=size_of(values[place.queries].tensor) / abs(query.constant or 1),
         key_size=size_of(values[place.keys].tensor) / abs(key.constant or 1),
         drawn=_drawn(graph, [made[side].product for side in ("queries", "keys", "values") if side in made]),
-        **_mask(weights, rows, itself, padding_BK),
+        **seen_keys(_in_sequences(graph, place, query.product, weights, padding_BK), rows, itself, padding_BK),
     )
+
+
+def _in_sequences(
+    graph: Graph, place: _Place, product: int | None, weights: Tensor, padding_BK: Tensor | None
+) -> Tensor:
+    """Weights whose heads stand in one dimension with sequences, with those of a sequence beside each other."""
+    if padding_BK is None or product is None or weights.ndim != 3 or len(weights) == len(padding_BK):
+        return weights
+    made = graph.values[product].tensor
+    rows = graph.trace.again({product: places_along(made.shape, 0).to(made)}, place.queries)[:, 0, 0]
+    return weights if len(made) % len(padding_BK) else weights[rows.argsort(stable=True)]
 
 
 def _wrong_axis(graph: Graph, place: _Place) -> str:
@@ -220,8 +230,18 @@ def _wrong_axis(graph: Graph, place: _Place) -> str:
         return ""
     right = [axis for axis in axes if _runs_along(graph, place.softmax, number, axis, -1 if factor == 0 else -2)]
     if len(right) != 1 or taken in right:
-        return ""
+        return _joint(graph.values[number].tensor.float(), len(value.tensor), -1 if factor == 0 else -2)
     return _axes(value.shape, taken, right[0])
+
+
+def _joint(weights: Tensor, sequences: int, keys: int) -> str:
+    """What is said of weights that sum to 1 over all heads of a query at once; "" of others."""
+    read = weights.reshape(sequences, -1, *weights.shape[-2:])
+    if read.shape[1] == 1:
+        return ""
+    summed = read.sum(keys)
+    together = torch.allclose(summed.sum(1), torch.ones_like(summed[:, 0]), atol=1e-4)
+    return f"heads and keys at once: {read.shape[1]} heads share one sum" if together else ""
 
 
 def _axes(shape: torch.Size, taken: int, right: int) -> str:
@@ -375,26 +395,3 @@ def _unnormed(graph: Graph, products: Mapping[str, int]) -> tuple[str, ...]:
         if (step := graph.step(number)) is not None and step.kind == "norm":
             sources[side] = graph.under(step.sources[0], "same", "scale")
     return tuple(side for side, number in bare.items() if side not in sources and number in sources.values())
-
-
-def _mask(weights: Tensor, rows: Tensor, itself: bool, padding_BK: Tensor | None) -> dict[str, Any]:
-    """Shares of queries: those that see a later key, of those that have one; that see an earlier one; likewise."""
-    found: dict[str, Any] = {}
-    keys = weights.shape[-1]
-    sequences = len(padding_BK) if padding_BK is not None and padding_BK.shape[-1] == keys else 1
-    by_sequence = weights.nan_to_num(0).reshape(sequences, -1, len(rows), keys)
-    real_BQ = torch.ones(sequences, len(rows), dtype=torch.bool, device=weights.device)
-    if padding_BK is not None and padding_BK.shape[-1] == keys:
-        real_BQ = padding_BK[:, rows] if itself else real_BQ
-        on_padding = (by_sequence * ~padding_BK[:, None, None]).sum(-1).mean(1)[real_BQ]
-        by_sequence = by_sequence * padding_BK[:, None, None]
-        found["on_padding"] = float(on_padding.mean())
-    if itself and int(rows[-1]) + 1 == keys > 2:
-        # What has no meaning may look anywhere.
-        seen_QK = ((by_sequence > _NOTHING) & real_BQ[:, None, :, None]).flatten(0, 1).any(0)
-        at = torch.arange(keys).to(rows)
-        later, earlier = at > rows[:, None], at < rows[:, None]
-        found["sees_later"] = float((seen_QK & later).any(-1)[:-1].double().mean())
-        found["sees_itself"] = float((seen_QK & (at == rows[:, None])).any(-1)[1:].double().mean())
-        found["sees_earlier"] = float((seen_QK & earlier).any(-1)[1:].double().mean())
-    return found

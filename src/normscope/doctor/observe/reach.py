@@ -5,8 +5,10 @@ Read by computing each branch again with one token changed: what is masked, cut,
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..find.branches import Branch, keeps_rows
 from ..find.streams import Stream
@@ -16,9 +18,13 @@ from ..trace.flow import rearranged
 from ..trace.graph import Graph
 
 # A, C = the two dimensions of tokens as the model is given them, mostly sequences and places in them, D = width
+# B = sequences, Q = queries, K = keys
 
 _SHOWS = 1e-6
 """Of the output's largest entry: a change that is more than rounding."""
+
+_NOTHING = 1e-30
+"""Weights below are 0: masks that add -100 leave 4e-44."""
 
 _SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
 
@@ -115,3 +121,26 @@ def positions_along(graph: Graph, stack: Stack) -> int | None:
             if len(differs) == 1:
                 return 1 - differs[0] if _is_turned(graph, shape[:-1]) else differs[0]
     return None
+
+
+def seen_keys(weights: Tensor, rows: Tensor, itself: bool, padding_BK: Tensor | None) -> dict[str, Any]:
+    """Shares of queries: those that see a later key, of those that have one; that see an earlier one; likewise."""
+    found: dict[str, Any] = {}
+    keys = weights.shape[-1]
+    sequences = len(padding_BK) if padding_BK is not None and padding_BK.shape[-1] == keys else 1
+    by_sequence = weights.nan_to_num(0).reshape(sequences, -1, len(rows), keys)
+    real_BQ = torch.ones(sequences, len(rows), dtype=torch.bool, device=weights.device)
+    if padding_BK is not None and padding_BK.shape[-1] == keys:
+        real_BQ = padding_BK[:, rows] if itself else real_BQ
+        on_padding = (by_sequence * ~padding_BK[:, None, None]).sum(-1).mean(1)[real_BQ]
+        by_sequence = by_sequence * padding_BK[:, None, None]
+        found["on_padding"] = float(on_padding.mean())
+    if itself and int(rows[-1]) + 1 == keys > 2:
+        # What has no meaning may look anywhere.
+        seen_QK = ((by_sequence > _NOTHING) & real_BQ[:, None, :, None]).flatten(0, 1).any(0)
+        at = torch.arange(keys).to(rows)
+        later, earlier = at > rows[:, None], at < rows[:, None]
+        found["sees_later"] = float((seen_QK & later).any(-1)[:-1].double().mean())
+        found["sees_itself"] = float((seen_QK & (at == rows[:, None])).any(-1)[1:].double().mean())
+        found["sees_earlier"] = float((seen_QK & earlier).any(-1)[1:].double().mean())
+    return found

@@ -3,6 +3,9 @@ frozen, in another dtype, or by the optimiser."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import median
+
+import torch
 
 from ....placement import named
 from ...result import Severity
@@ -16,7 +19,7 @@ from ..likes import (
     odd_precisions,
     odd_weights,
 )
-from ..patient import Patient, an_optimizer, at_initialisation, initial_weights, listed, norm_parameters
+from ..patient import Patient, an_optimizer, at_initialisation, gradients, initial_weights, listed, norm_parameters
 from ..rule import Fault, rule
 from ..structure import explained, in_blocks
 
@@ -218,4 +221,35 @@ def _by_block(odd: Iterable[OddState], said: Callable[[str], str], *, fix: str) 
             message=f"block {block} of {one.likes}: {one.name} is {said(one.state)}{rest}, while most of its likes "
             f"in other blocks are {said(usual)}",
             fix=fix,
+        )
+
+
+_ROUNDED = 1e-6
+"""Of the size that gradients of matrices mostly have, an entry; Mamba's steps have 1e-4, and float32 keeps 1e-7."""
+
+
+@rule(
+    "rounded-gradient",
+    Severity.WARNING,
+    title="matrices whose gradient is rounding and nothing else",
+    why="What they compute cancels before it reaches the loss, as a top-1 router's weight that is divided by itself, "
+    "or what a softmax takes away again: Adam makes steps of full size out of such noise.",
+    reference="github.com/jingyaogong/minimind issue 858: a router whose only weight is divided by its own sum",
+    needs=(initial_weights, gradients),
+)
+def rounded_gradient(patient: Patient) -> Iterator[Fault]:
+    """Matrices of sub-layers with gradients a million times smaller than the others', and not 0."""
+    norms, weights = patient.observed.gradient_norms, patient.weights
+    names = dict.fromkeys(name for one in patient.sublayers() for name in one.measured.matrices if norms.get(name))
+    kept = [name for name in names if name in weights and weights[name].dtype == torch.float32]
+    sizes = {name: norms[name] / weights[name].numel() ** 0.5 for name in kept}
+    usual = median(sizes.values()) if sizes else 0.0
+    found = [name for name, size in sizes.items() if size < _ROUNDED * usual]
+    if found:
+        yield Fault(
+            where=listed(found),
+            message=f"{len(found)} of {len(sizes)} matrices get a gradient of {max(map(sizes.__getitem__, found)):.1g} "
+            f"an entry, where others have {usual:.1g}: what they compute cancels before the loss, and rounding is left",
+            fix="let what they compute reach the output: no weight over its own sum where there is one, no shift that "
+            "the next norm or softmax takes away",
         )

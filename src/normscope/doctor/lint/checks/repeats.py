@@ -186,6 +186,33 @@ def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, i
 
 
 @rule(
+    "untied-head",
+    Severity.WARNING,
+    title="an output matrix that the configuration ties to the embedding, and that is not",
+    why="Both are trained apart from each other then, and a checkpoint that keeps one of them for both loses the "
+    "other.",
+    reference="github.com/NVIDIA-NeMo/Automodel pull requests 2213 and 2511: a tie that sharding broke",
+)
+def untied_head(patient: Patient) -> Iterator[Fault]:
+    """An output matrix of an embedding's shape that is none, where the configuration says that it is one."""
+    named = (getattr(patient.model, name, None) for name in _CONFIGURATIONS)
+    says = [one for one in named if getattr(one, "tie_word_embeddings", getattr(one, "weight_tying", None)) is True]
+    weights, seen = patient.weights, patient.observed
+    tables = [weights[one.name] for one in seen.tables if one.name in weights]
+    for one in seen.output_matrices if says else ():
+        own = weights.get(one.name)
+        alike = [table for table in tables if own is not None and table.shape == own.shape]
+        if alike and all(table is not own for table in alike):
+            yield Fault(
+                where=one.name,
+                message=f"the configuration says that the output matrix is the embedding, and {one.name} is a "
+                "matrix of its own",
+                fix="tie it after weights are built, cast, sharded or loaded, head.weight = embedding.weight, or "
+                "correct the configuration",
+            )
+
+
+@rule(
     "detached-skip",
     Severity.ERROR,
     title="a skip that lets no gradient through",
