@@ -1,10 +1,10 @@
-"""The doctor's advice on rates, fitted to short trainings and judged by others."""
+"""The doctor's advice on rates, judged by what it costs at the end of whole trainings."""
 
 from ..engine.discovery import About
 
 ABOUT = About(
     title="Advice: which learning rate is best?",
-    question="Do known rates, and short trainings of a model, predict the constant learning rate that trains it best, "
-    "and how long a warm-up must be to carry a higher one?",
-    help="How often is our advice on learning rates right?",
+    question="What does a training under a schedule lose at the rate that known rates, a probe or another rule name, "
+    "and how does the best rate move with the length of the training and with its warm-up?",
+    help="What does our advice on learning rates cost?",
 )

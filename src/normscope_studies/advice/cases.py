@@ -1,71 +1,85 @@
-"""The cases of the study of advice: models, families of them, and how much is trained."""
+"""The cases of the study of advice: models, texts, initial weights and optimisers, and how long each is trained."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
-from normscope.optim.optimizers import OPTIMIZERS, OptimizerName
-from normscope.placement import named
+from normscope.choosing.rates import normed_share
+from normscope.optim import OPTIMIZERS
+from normscope.optim.optimizers import OptimizerName
+from normscope.optim.schedules import Decay
 from normscope.settings.tables import check_choices
 
 from ..engine.checks import check_least
 
-_Architecture = Literal["decoder", "encoder", "encoder-decoder"]
-_TextName = Literal["toy", "characters", "pieces", "multi30k"]
+_TextName = Literal["toy", "characters", "pieces", "arithmetic", "markov", "multi30k", "digits"]
+OURS = ("decoder", "encoder", "encoder-decoder")
+"""Models of this library, which have a placement and a scheme of initial weights; others have those of their makers."""
+_NORMED = ("bert", "torch-post", "torch-encoder")
+"""Of the others, those whose residual sums are normed."""
+ITS_OWN = "its-own"
 HEAD_WIDTH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceCase:
-    """A model, its initial weights, its optimiser, and the text it is trained on."""
+    """A model, its initial weights, its optimiser and schedule, and the text it is trained on."""
 
-    architecture: _Architecture
-    """decoder: the next token; encoder: the text itself, of which some is masked; encoder-decoder: translation."""
+    model: str
+    """One of `OURS`, or a key of `models.FOREIGN`."""
     text: _TextName
-    """toy: the embedded language; characters, pieces: of a file of running text; multi30k: a prepared corpus."""
-    initialisation: str
-    """A name of `normscope.model.SCHEMES`, with the placement's gains."""
-    placement: str
+    """toy: the embedded language; characters, pieces: of a file of running text; arithmetic, markov: made by a rule;
+    multi30k: a prepared corpus; digits: images."""
+    initialisation: str = ITS_OWN
+    """Of ours a name of `normscope.model.SCHEMES`; "zero-head" for another model whose output matrix starts at 0."""
+    placement: str = ITS_OWN
     blocks: int
-    """Of the stack; of an encoder-decoder's encoder, and as many of its decoder."""
+    """Of each stack."""
     width: int
-    """The feed-forward is twice as wide; heads have 16 dimensions."""
-    optimizer: OptimizerName = "adam"
-    tokens: int = 512
+    """Heads have 16 dimensions."""
+    optimizer: OptimizerName = "adamw"
+    decay: Decay = "cosine"
+    """After the warm-up, to a tenth of the peak where it has an end."""
+    tokens: int = 256
     """Of a batch."""
-    length: int = 64
-    """Of a sequence; an encoder-decoder has sentences instead."""
-    seed: int = 1
-    """Of the weights and the order of the batches."""
+    length: int = 32
+    """Of a sequence."""
+    reach: int = 2
+    """How many of the study's horizons it is trained for."""
 
     def __post_init__(self) -> None:
         check_choices(self)
-        named(self.placement)
         if self.blocks < 1 or self.width % HEAD_WIDTH:
             raise ValueError(f"blocks must be at least 1 and width a multiple of 16, got {self.blocks}, {self.width}")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
-        if (self.architecture == "encoder-decoder") != (self.text in ("toy", "multi30k")) and self.text != "toy":
-            raise ValueError(f"{self.text} is no text for the architecture {self.architecture}")
-        if self.length < 2 or self.tokens < self.length:
-            raise ValueError("length must be at least 2, and tokens at least that")
+        if (self.model in OURS) != (self.placement != ITS_OWN):
+            raise ValueError(f"models of ours have a placement and others have their own, got {self.placement!r}")
+        if self.length < 4 or self.tokens < self.length:
+            raise ValueError("length must be at least 4, and tokens at least that")
 
     @property
     def family(self) -> str:
-        """What is left out as a whole when the advice is judged."""
-        return f"{self.architecture}, {self.text}, {self.initialisation}"
+        """Cases of one are not independent."""
+        return f"{self.model}, {self.text}, {self.initialisation}"
 
     @property
     def name(self) -> str:
         """Safe as a part of a file's name."""
-        size = f"{self.blocks}x{self.width}_{self.tokens}-{self.length}"
-        kind = f"{self.architecture}_{self.text}_{self.initialisation}"
-        return f"{kind}_{self.placement}_{size}_{self.optimizer}_seed-{self.seed}"
+        kind = f"{self.model}_{self.text}_{self.initialisation}_{self.placement}"
+        return f"{kind}_{self.blocks}x{self.width}_{self.tokens}-{self.length}_{self.optimizer}_{self.decay}"
 
     @property
-    def sublayers(self) -> int:
-        """Of all stacks."""
-        return (5 if self.architecture == "encoder-decoder" else 2) * self.blocks
+    def usual_warmup_share(self) -> float:
+        """Of the updates: 8 % where residual sums are normed, else 1 %."""
+        ours = self.placement != ITS_OWN
+        normed = normed_share(self.placement) > 0.5 if ours else self.model in _NORMED
+        return 0.08 if normed else 0.01
+
+    def apart(self, other: "AdviceCase") -> bool:
+        """Whether they share neither model nor text nor a scheme of initial weights."""
+        same_weights = self.initialisation == other.initialisation != ITS_OWN
+        return self.model != other.model and self.text != other.text and not same_weights
 
 
 def rate_of(step: int) -> float:
@@ -73,84 +87,81 @@ def rate_of(step: int) -> float:
     return float(f"{1e-3 * 2.0**step:.3g}")
 
 
-XAVIER, GPT, MEGATRON = "xavier-uniform", "normal-0.02", "megatron"
-Families = Mapping[tuple[_Architecture, _TextName, str], str]
-FAMILIES: Families = {
-    ("decoder", "characters", XAVIER): "post-ln 4x32; pre-ln 6x32; deepnorm 12x64; peri-ln 12x64; post-ln 12x64; "
-    "post-ln 2x192",
-    ("decoder", "characters", GPT): "pre-ln 4x48; post-ln 3x32:lion; deepnorm 6x32; post-ln 12x64; pre-ln 12x64; "
-    "pre-ln 2x256",
-    ("decoder", "characters", MEGATRON): "post-ln 6x32; pre-ln 3x64; hybrid-norm 4x32; rezero 4x32; post-ln 2x48:sgd",
-    ("decoder", "pieces", GPT): "post-ln 3x48:adam; pre-ln 4x32:adam; peri-ln 4x32; deepnorm 6x32; pre-ln 2x48:lion",
-    ("decoder", "pieces", XAVIER): "pre-ln 3x32:adam; post-ln 4x32; deepnorm 3x48:sgd; b2t 4x32; peri-ln 2x32:radam",
-    ("decoder", "toy", XAVIER): "post-ln 6x32; pre-ln 3x48:radam; deepnorm 8x32; sandwich 4x32; pre-ln 2x32:sgd",
-    ("encoder", "characters", GPT): "post-ln 4x48; pre-ln 6x32; deepnorm 3x32; peri-ln 4x32:adamw; post-ln 2x48:lion",
-    ("encoder", "characters", MEGATRON): "pre-ln 3x48; post-ln 3x32:radam; hybrid-norm 3x32; residual 4x32; "
-    "deepnorm 6x32:sgd",
-    ("encoder", "toy", XAVIER): "post-ln 3x32 8x32; pre-ln 4x32:lion; deepnorm 4x48; rezero 4x32; pre-ln 2x192",
-    ("encoder", "pieces", GPT): "pre-ln 3x32; post-ln 3x32:adamw; sandwich 3x32; mix-ln 4x32; pre-ln 2x48:radam",
-    ("encoder-decoder", "toy", XAVIER): "post-ln 2x48 4x32; pre-ln 3x48; deepnorm 2x32:lion; pre-ln 2x32:sgd; "
-    "pre-ln 1x192",
-    ("encoder-decoder", "toy", GPT): "post-ln 2x32; pre-ln 3x32:lion; deepnorm 4x32; peri-ln 2x48:radam; b2t 3x32",
-    ("encoder-decoder", "toy", MEGATRON): "pre-ln 4x32; post-ln 2x32:sgd; residual 2x32; hybrid-norm 2x48:adamw",
-    ("encoder-decoder", "multi30k", XAVIER): "post-ln 2x48; pre-ln 2x32; deepnorm 3x32:radam; sandwich 2x32:lion",
-    ("encoder-decoder", "multi30k", GPT): "pre-ln 2x48:sgd; post-ln 2x32:lion; peri-ln 2x32; deepnorm 2x32",
-}
-"""Placements with blocks x width, and the optimiser where it is not Adam (AdamW, where characters are decoded)."""
-_SHAPES = ((256, 64), (256, 32), (512, 64), (256, 128))
+_FAMILIES = """
+decoder arithmetic xavier-uniform: pre-ln 4x32 adamw **; post-ln 3x32 adam *; peri-ln 2x48 muon; deepnorm 4x32 lion
+encoder toy normal-0.02: pre-ln 3x32 adam *; post-ln 3x48 adamw; sandwich 2x32 lion
+nanogpt characters its-own: its-own 3x48 adamw **; its-own 2x32 muon; its-own 3x32 sgd
+encoder-decoder toy megatron: pre-ln 2x32 sgd *; post-ln 2x32 adam; hybrid-norm 2x48 adamw linear
+vit digits its-own: its-own 3x32 adamw **; its-own 2x32 sgd; its-own 3x48 lion
+decoder markov normal-0.02: pre-ln 3x48 muon **; post-ln 4x32 adamw; rezero 4x32 adam; pre-ln 2x32 sgd
+llama toy its-own: its-own 2x48 adamw *; its-own 3x32 lion; its-own 2x32 muon
+bert arithmetic its-own: its-own 2x48 adamw *; its-own 3x32 adam linear
+decoder pieces megatron: pre-ln 3x48 lion **; deepnorm 4x32 adamw; post-ln 2x48 adam; residual 3x32 sgd
+encoder characters xavier-uniform: post-ln 3x32 adamw *; pre-ln 4x32 muon; peri-ln 3x32 adam
+t5 markov its-own: its-own 2x32 adamw *; its-own 2x48 adam inverse-sqrt; its-own 1x32 sgd
+gpt2 pieces its-own: its-own 2x48 adamw *; its-own 3x32 adam wsd; its-own 2x32 lion
+encoder-decoder multi30k xavier-uniform: pre-ln 1x32 adam *; post-ln 1x48 adam inverse-sqrt; deepnorm 2x32 adamw
+olmo2 arithmetic its-own: its-own 2x48 adamw **; its-own 3x32 lion; its-own 2x32 sgd
+torch-post toy its-own: its-own 3x32 adamw *; its-own 2x48 sgd
+decoder characters normal-0.02: post-ln 6x32 adamw; pre-ln 6x32 adamw wsd; pre-ln 2x64 adamw; b2t 3x32 adam
+encoder markov megatron: hybrid-norm 3x32 adamw; pre-ln 2x48 sgd; post-ln 3x32 lion; mix-ln 4x32 adam
+torch-encoder pieces its-own: its-own 2x48 adam *; its-own 3x32 adamw
+encoder-decoder arithmetic normal-0.02: post-ln 2x32 adamw; peri-ln 2x32 muon; pre-ln 2x32 lion linear
+nanogpt markov zero-head: its-own 3x32 adamw; its-own 2x48 adam wsd; its-own 3x32 lion
+torch-pre characters its-own: its-own 3x32 adam; its-own 2x48 adamw inverse-sqrt
+"""
+"""Model, text and initial weights, then placements with blocks x width, an optimiser and a decay other than cosine;
+* and ** reach for one horizon more and for two."""
+_SHAPES = ((256, 32), (256, 64), (384, 64), (256, 128))
 """Tokens and length of the batches, in turn."""
-_LARGE, _WIDE = 300, 128
-"""Blocks times width, and width, from which on batches are of the first shape."""
 
 
-def cases(families: Families = FAMILIES) -> list[AdviceCase]:
-    """All of them, family by family."""
+def cases(families: str = _FAMILIES) -> list[AdviceCase]:
+    """All of them: the first of every family, then the second of each, and so on."""
+    found = [list(_family(number, line)) for number, line in enumerate(families.strip().splitlines())]
+    return [case for some in zip_longest(*found) for case in some if case is not None]
+
+
+def _family(number: int, line: str) -> list[AdviceCase]:
+    """line: "decoder toy normal-0.02: post-ln 2x32 adam; pre-ln 2x32 adamw linear *"."""
+    kind, sizes = line.split(":")
+    model, text, initialisation = kind.split()
     found = []
-    for number, ((architecture, text, initialisation), sizes) in enumerate(families.items()):
-        usual = "adamw" if (architecture, text) == ("decoder", "characters") else "adam"
-        for place, (placement, blocks, width, optimizer) in enumerate(_read(sizes, usual)):
-            tokens, length = (
-                _SHAPES[(number + place) % len(_SHAPES)] if blocks * width < _LARGE and width < _WIDE else _SHAPES[0]
+    for place, size in enumerate(sizes.split(";")):
+        placement, shape, optimizer, *rest = size.split()
+        blocks, width = map(int, shape.split("x"))
+        tokens, length = _SHAPES[(number + place) % len(_SHAPES)]
+        stars = len(rest.pop()) if rest and rest[-1].startswith("*") else 0
+        found.append(
+            AdviceCase(
+                model=model,
+                text=text,
+                initialisation=initialisation,
+                placement=placement,
+                blocks=blocks,
+                width=width,
+                optimizer=optimizer,
+                decay=rest[0] if rest else "cosine",
+                tokens=tokens,
+                length=length,
+                reach=2 + stars,
             )
-            found.append(
-                AdviceCase(
-                    architecture=architecture,
-                    text=text,
-                    initialisation=initialisation,
-                    placement=placement,
-                    blocks=blocks,
-                    width=width,
-                    optimizer=optimizer,
-                    tokens=tokens,
-                    length=length,
-                )
-            )
-    return found
-
-
-def _read(sizes: str, usual: OptimizerName) -> list[tuple[str, int, int, OptimizerName]]:
-    """sizes: "post-ln 2x32 5x64:sgd; pre-ln 2x32", placements with blocks x width and an optimiser of their own."""
-    found = []
-    for line in sizes.split(";"):
-        placement, *several = line.split()
-        for size in several:
-            shape, _, optimizer = size.partition(":")
-            blocks, width = map(int, shape.split("x"))
-            found.append((placement, blocks, width, optimizer or usual))
+        )
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceConfig:
-    """Cases and the length of their trainings."""
+    """Cases, and how long they are trained."""
 
     cases: tuple[AdviceCase, ...]
-    updates: int = 200
-    """Of a training; one with a warm-up is longer by that."""
+    horizons: tuple[int, ...] = (1_000, 200, 4_000, 16_000)
+    """Updates of a training, in the order in which they are trained; a case is trained for the first `reach` of
+    them."""
     probe_updates: int = 60
     """Of a whole probe of rates, and of a range test beside it."""
-    warmup_ladder: tuple[int, ...] = (10, 20, 40, 80, 160)
-    """Warm-ups that are tried, in updates."""
+    warmup_shares: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
+    """Warm-ups that are tried at the best rate of the first horizon, of its updates."""
     text_file: str = "corpora/wikipedia.txt"
     """Running text, for characters and pieces."""
     corpus: str = "corpora/multi30k_deen"
@@ -163,9 +174,11 @@ class AdviceConfig:
             raise ValueError(
                 "cases must be of at least three families, because each is judged by a rule fitted to the others"
             )
-        check_least(self, updates=1, probe_updates=1, processes=0)
-        if list(self.warmup_ladder) != sorted(set(self.warmup_ladder)) or min(self.warmup_ladder, default=1) < 1:
-            raise ValueError(f"warmup_ladder must rise from at least 1, got {self.warmup_ladder}")
+        check_least(self, probe_updates=1, processes=0)
+        if not self.horizons or min(self.horizons) < 20 or len(set(self.horizons)) < len(self.horizons):
+            raise ValueError(f"horizons must be numbers of updates from 20 on, none twice, got {self.horizons}")
+        if not all(0 <= share <= 0.5 for share in self.warmup_shares):
+            raise ValueError(f"warmup_shares must lie in [0, 0.5], got {self.warmup_shares}")
 
     @property
     def places(self) -> dict[str, str]:

@@ -1,30 +1,30 @@
-"""The trainings of a case at a ladder of rates, and what became of them: the best rate, and where they are stuck."""
+"""The trainings of a case at a ladder of rates, and what became of them: the best rate, and what another one costs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Any
 
-from normscope.choosing.rates import RateFacts
 from normscope.measure.line import lowest
 
 from ..engine.pieces import Pieces
 from .cases import AdviceCase, AdviceConfig, rate_of
-from .training import train_once
+from .training import baselines_of, train_once
 
 _TrainingOutcome = Mapping[str, Any]
 """What `train_once` returns."""
-COARSE = 2
-"""Rungs between coarse rates: a factor of four."""
-MOST_COARSE = 5
-"""On either side of where the search begins."""
-FIRST_STEPS = {"adam": 1, "adamw": 1, "radam": 3, "sgd": 9, "lion": -2}
-"""Where it begins, by optimiser; another begins as Adam."""
-REGRET_NATS = 0.1
-"""A rate is good where the loss ends within this of the lowest."""
+HALF = 3
+"""Rungs on either side of where the search begins, at first."""
+MOST = 6
+"""Further ones that are tried beyond an end."""
+FIRST_STEPS = {"sgd": 8, "lion": -1}
+"""Where it begins, by optimiser; another begins at 0.004."""
+_FIRST = 2
 STUCK_SHARE = 0.25
-"""A training is stuck where it gained less than this share of what the best gained over the unigram entropy."""
+"""A training is stuck where it gained less than this share of what the best gained over the unigrams."""
+LEARNED_NATS = 0.1
+"""What the best of a ladder gains over the unigrams at least, else the case learned at no rate."""
+_HALF_STEP = 0.5 * math.log10(2)
 
 
 def nats(outcome: _TrainingOutcome) -> float:
@@ -33,41 +33,15 @@ def nats(outcome: _TrainingOutcome) -> float:
 
 
 def climb(start: int, train: Callable[[int], _TrainingOutcome]) -> dict[int, _TrainingOutcome]:
-    """Outcomes by rung of the ladder.
-
-    By factors of four from `start`: up until two in turn end more than the regret above the best, or learn no more than
-    how frequent tokens are; down until one ends more than the regret above the best; then both neighbours of the best
-    rung. train: by rung.
-    """
-    found: dict[int, _TrainingOutcome] = {}
-
-    def seen(step: int) -> float:
-        if step not in found:
-            found[step] = train(step)
-        return nats(found[step])
-
-    def best() -> float:
-        return min(map(nats, found.values()))
-
-    seen(start)
-    known = found[start]["unigram_nats"]
-    for direction, bad_enough in ((1, 2), (-1, 1)):
-        bad = 0
-        for far in range(1, MOST_COARSE + 1):
-            now = seen(start + direction * COARSE * far)
-            bad = bad + 1 if now > best() + REGRET_NATS or (direction > 0 and now > known - REGRET_NATS) else 0
-            if bad == bad_enough:
-                break
-    lowest = min(found, key=lambda step: (nats(found[step]), step))
-    for step in (lowest - 1, lowest + 1):
-        seen(step)
+    """Outcomes by rung: seven about `start`, and further ones until the best has two on either side."""
+    found = {step: train(step) for step in range(start - HALF, start + HALF + 1)}
+    for _ in range(MOST):
+        best = min(found, key=lambda step: (nats(found[step]), step))
+        asked = {best - 2, best - 1, best + 1, best + 2} - set(found)
+        if not asked:
+            break
+        found |= {step: train(step) for step in sorted(asked)}
     return dict(sorted(found.items()))
-
-
-def trainings(case: AdviceCase, config: AdviceConfig, pieces: Pieces) -> dict[int, _TrainingOutcome]:
-    """Of a case, without warm-up."""
-    start = FIRST_STEPS.get(case.optimizer, FIRST_STEPS["adam"])
-    return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces))
 
 
 def piece_of(
@@ -75,100 +49,127 @@ def piece_of(
 ) -> Any:
     """What a function measures of a case by these settings and on the texts, from its piece or now."""
     settings |= config.places
-    return pieces.get(f"{case.name}/{name}", {**asdict(case), **settings}, measure, case, **settings)
+    plain = {key: value for key, value in asdict(case).items() if key != "reach"}
+    return pieces.get(f"{case.name}/{name}", {**plain, **settings}, measure, case, **settings)
 
 
 def at_rate(
-    case: AdviceCase, rate: float, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0
+    case: AdviceCase,
+    rate: float,
+    config: AdviceConfig,
+    pieces: Pieces,
+    *,
+    updates: int,
+    warmup_share: float | None = None,
+    seed: int = 1,
 ) -> _TrainingOutcome:
-    """One of them, from its piece or trained now; with a warm-up it is longer by that."""
-    name = f"rate-{rate:.3g}" + (f"_warmup-{warmup_updates}" if warmup_updates else "")
-    settings = {"rate": rate, "updates": config.updates + warmup_updates, "warmup_updates": warmup_updates}
-    found: _TrainingOutcome = piece_of(case, name, config, pieces, train_once, **settings)
+    """One of them, from its piece or trained now; warmup_share: of the updates, by default the case's usual one."""
+    share = case.usual_warmup_share if warmup_share is None else warmup_share
+    warmup = round(share * updates)
+    found: _TrainingOutcome = piece_of(
+        case,
+        f"{updates}_rate-{rate:.3g}_warmup-{warmup}_seed-{seed}",
+        config,
+        pieces,
+        train_once,
+        rate=rate,
+        updates=updates,
+        warmup_updates=warmup,
+        seed=seed,
+    )
     return found
 
 
-_HALF_STEP = 0.5 * math.log10(2)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedCase:
-    """A case with what known rates are asked with and what became of its trainings, by rung of the ladder of rates."""
+class Ladder:
+    """A case's trainings of one length, by rung."""
 
     case: AdviceCase
-    facts: RateFacts
+    updates: int
     outcomes: Mapping[int, _TrainingOutcome]
+    again: Mapping[int, _TrainingOutcome]
+    """With another seed: the best rung and its neighbours."""
+    unigram_nats: float
+    bigram_nats: float
+
+    def nats(self, step: int) -> float:
+        """Over the seeds that there are."""
+        both = [nats(seen[step]) for seen in (self.outcomes, self.again) if step in seen]
+        return sum(both) / len(both)
+
+    @property
+    def best_step(self) -> int:
+        """Of the rungs that were trained with every seed."""
+        return min(self.again or self.outcomes, key=lambda step: (self.nats(step), step))
 
     @property
     def lowest_nats(self) -> float:
-        return min(map(nats, self.outcomes.values()))
-
-    @property
-    def unigram_nats(self) -> float:
-        return float(next(iter(self.outcomes.values()))["unigram_nats"])
+        return self.nats(self.best_step)
 
     @property
     def learned(self) -> bool:
-        """Whether any rate learnt more than how frequent tokens are, by at least the regret."""
-        return self.lowest_nats < self.unigram_nats - REGRET_NATS
+        """Whether any rate learnt more than how frequent tokens are."""
+        return self.lowest_nats < self.unigram_nats - LEARNED_NATS
 
     @property
     def best(self) -> float:
         """log10 of the rate whose loss is lowest, by a parabola through it and its neighbours, half a rung off at
         most."""
         steps = sorted(self.outcomes)
-        at = min(range(len(steps)), key=lambda place: nats(self.outcomes[steps[place]]))
-        here = math.log10(rate_of(steps[at]))
-        found = lowest([_decades(step) for step in steps], [nats(self.outcomes[step]) for step in steps])
+        found = lowest(list(map(decades, steps)), list(map(self.nats, steps)))
+        here = decades(self.best_step)
         return min(max(found, here - _HALF_STEP), here + _HALF_STEP)
 
     @property
-    def good(self) -> tuple[float, float]:
-        """log10 of the lowest and the highest rate within the regret of the best, with none between that is not.
+    def gain(self) -> float:
+        """Nats that the best gains over the bigrams, or over the unigrams where it does not reach those."""
+        beyond = self.bigram_nats - self.lowest_nats
+        return beyond if beyond > LEARNED_NATS else self.unigram_nats - self.lowest_nats
 
-        Between rungs by a straight line of the loss; where the ladder ends before, its end.
-        """
+    def regret(self, loss_nats: float) -> float:
+        """What it lost against the best, as a share of the best's gain; 0 where it is lower."""
+        return max(0.0, loss_nats - self.lowest_nats) / self.gain
+
+    def stuck(self, loss_nats: float) -> bool:
+        """Whether a training that ends there gained next to nothing of what the best gained on the unigrams."""
+        return not loss_nats < self.unigram_nats - STUCK_SHARE * (self.unigram_nats - self.lowest_nats)
+
+    def at(self, rate: float) -> float:
+        """The loss at a rate (log10) between rungs, by a straight line; beyond an end, of that end."""
         steps = sorted(self.outcomes)
-        limit = self.lowest_nats + REGRET_NATS
-        at = min(range(len(steps)), key=lambda place: nats(self.outcomes[steps[place]]))
-        low = high = at
-        while low > 0 and nats(self.outcomes[steps[low - 1]]) <= limit:
-            low -= 1
-        while high < len(steps) - 1 and nats(self.outcomes[steps[high + 1]]) <= limit:
-            high += 1
-        below = self._edge(steps[low], steps[low - 1]) if low > 0 else _decades(steps[0])
-        above = self._edge(steps[high], steps[high + 1]) if high < len(steps) - 1 else _decades(steps[-1])
-        return below, above
-
-    def _edge(self, good: int, bad: int) -> float:
-        limit, inside = self.lowest_nats + REGRET_NATS, nats(self.outcomes[good])
-        # A loss far away would put the edge at the good rung itself.
-        outside = min(nats(self.outcomes[bad]), self.lowest_nats + 1)
-        share = (limit - inside) / (outside - inside)
-        return _decades(good) + share * (_decades(bad) - _decades(good))
-
-    def stuck_at(self, loss_nats: float) -> bool:
-        """Whether a training that ends there gained less than a share of what the best one gained on the unigrams."""
-        gain = self.unigram_nats - self.lowest_nats
-        return not loss_nats < self.unigram_nats - STUCK_SHARE * gain
-
-    def labels(self) -> dict[int, bool]:
-        """Whether each rung at and above the best is stuck: below it a training is slow, which is another thing."""
-        lowest = min(self.outcomes, key=lambda step: nats(self.outcomes[step]))
-        return {step: self.stuck_at(nats(found)) for step, found in self.outcomes.items() if step >= lowest}
-
-    @property
-    def stuck(self) -> float | None:
-        """log10 of the rate from which on every training is stuck, half-way between rungs; None where the last is
-        not."""
-        labels = sorted(self.labels().items())
-        if not labels[-1][1]:
-            return None
-        for (below, ended), (step, _) in reversed(list(pairwise(labels))):
-            if not ended:
-                return 0.5 * (_decades(below) + _decades(step))
-        return None
+        place = (rate - decades(steps[0])) / (decades(1) - decades(0))
+        low = min(max(0, math.floor(place)), len(steps) - 1)
+        high = min(low + 1, len(steps) - 1)
+        share = min(max(0.0, place - low), 1.0)
+        ends = self.nats(steps[low]), self.nats(steps[high])
+        return ends[0] if share == 0 else ends[1] if share == 1 else ends[0] * (1 - share) + ends[1] * share
 
 
-def _decades(step: int) -> float:
+def decades(step: int) -> float:
+    """log10 of a rung's rate."""
     return math.log10(rate_of(step))
+
+
+def _trained(
+    case: AdviceCase, updates: int, start: int, config: AdviceConfig, pieces: Pieces
+) -> dict[int, _TrainingOutcome]:
+    return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces, updates=updates))
+
+
+def ladder_of(config: AdviceConfig, asked: tuple[AdviceCase, int, bool], pieces: Pieces) -> Ladder:
+    """asked: the case, the place of its horizon, and whether the best rungs are trained with a second seed.
+
+    A longer training begins its search at the best rung of the first horizon.
+    """
+    case, place, twice = asked
+    start = FIRST_STEPS.get(case.optimizer, _FIRST)
+    outcomes = _trained(case, config.horizons[0], start, config, pieces)
+    best = min(outcomes, key=lambda step: (nats(outcomes[step]), step))
+    updates = config.horizons[place]
+    if place:
+        outcomes = _trained(case, updates, best, config, pieces)
+        best = min(outcomes, key=lambda step: (nats(outcomes[step]), step))
+    near: Sequence[int] = [step for step in (best - 1, best, best + 1) if step in outcomes] if twice else []
+    again = {step: at_rate(case, rate_of(step), config, pieces, updates=updates, seed=2) for step in near}
+    known = piece_of(case, "baselines", config, pieces, baselines_of)
+    return Ladder(case=case, updates=updates, outcomes=outcomes, again=again, **known)

@@ -1,219 +1,187 @@
 """Pictures, tables and data of the study of advice."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from normscope.doctor.advise.rule import ProbeRule
 from normscope.report.chart import Panel
 
 from ..engine.figures import line, scatter
 from ..engine.page import StudyFigure, StudyTable, table
-from .cases import rate_of
-from .fit import Judgement, PartialLadder
-from .ladder import TrainedCase, nats
-from .measuring import Warmup
+from .cases import AdviceCase, rate_of
+from .ladder import Ladder
+from .rules import WAYS, Looked, Moved, Named, NamedRate, quantile_of
+
+Warmups = Mapping[AdviceCase, Mapping[float, float]]
+"""By case, then by the warm-up's share of the updates: the loss at the end, at the best rung."""
+Ladders = Mapping[AdviceCase, Sequence[Ladder]]
+"""By case, of each horizon."""
+
+
+def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
+    """As a share of the best's gain, against the best of the warm-ups that were tried."""
+    usual = warmups.get(one.case.usual_warmup_share, one.ladder.lowest_nats)
+    return max(0.0, usual - min(warmups.values())) / one.ladder.gain
 
 
 def tables(
-    known: Sequence[TrainedCase], judged: Sequence[Judgement], warmups: Sequence[Warmup], early: Sequence[PartialLadder]
+    ladders: Ladders, named: Named, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
 ) -> list[StudyTable]:
-    """Families, how long one must look, deep decoders, failures, and warm-ups."""
-    deep = [one for one in judged if (one.known.case.architecture, one.known.case.blocks) == ("decoder", 12)]
+    """Rules side by side, by family, horizons, warm-ups, and every case."""
     return [
-        _families(judged),
         table(
-            "The best rate by the lowest training loss so far, of the trainings that it was found by",
-            early,
+            "What a training at the named rate loses, each rule by constants of cases that share nothing with it",
+            [way for way in WAYS if way in named],
             [
-                ("updates of each", lambda one: one.updates),
-                ("of a whole ladder", lambda one: one.ladder_updates),
-                ("cases", lambda one: len(one.off)),
-                ("within 2", lambda one: one.within(2)),
-                ("within 3", lambda one: one.within(3)),
+                ("rule", lambda way: way),
+                ("cases", lambda way: len(named[way])),
+                ("median, nats", lambda way: quantile_of(named[way], lambda one: one.lost_nats, 0.5)),
+                ("90th percentile, nats", lambda way: quantile_of(named[way], lambda one: one.lost_nats, 0.9)),
+                ("median, % of the gain", lambda way: 100 * quantile_of(named[way], lambda one: one.regret, 0.5)),
+                ("90th percentile, %", lambda way: 100 * quantile_of(named[way], lambda one: one.regret, 0.9)),
+                ("at most 1 %", lambda way: sum(one.regret <= 0.01 for one in named[way])),
+                ("at most 2 %", lambda way: sum(one.regret <= 0.02 for one in named[way])),
+                ("stuck", lambda way: sum(one.stuck for one in named[way])),
+                ("within 2", lambda way: sum(one.within(2) for one in named[way])),
             ],
         ),
         table(
-            "Decoders of characters with 12 blocks of width 64, AdamW",
-            deep,
+            "The best rate by the length of the training",
+            moved,
             [
-                ("model", lambda one: f"{one.known.case.placement}, {one.known.case.initialisation}"),
-                _BEST,
-                ("good range", lambda one: " to ".join(f"{10**end:.2g}" for end in one.known.good)),
-                *_NAMED,
+                ("case", lambda one: one.case.name),
+                ("updates", lambda one: one.longer.updates),
+                ("best rate", lambda one: 10**one.longer.best),
+                ("of the shortest", lambda one: 10**one.shortest.best),
+                ("moved by", lambda one: 10**one.found),
+                ("foretold", lambda one: 10**one.foretold),
             ],
         ),
-        _failures(known, judged),
-        of_warmups(warmups),
-        of_cases(judged),
+        table(
+            "What warm-ups lose at the best rate, in % of the gain",
+            looked,
+            [
+                ("case", lambda one: one.case.name),
+                ("usual, % of the updates", lambda one: 100 * one.case.usual_warmup_share),
+                ("best, %", lambda one: 100 * min(warmups[one.case], key=warmups[one.case].__getitem__)),
+                ("lost by the usual", lambda one: 100 * lost_by_usual_warmup(one, warmups[one.case])),
+            ],
+        ),
+        _of_cases(ladders, named),
     ]
 
 
-def as_rate(decades: float | None) -> float | None:
-    """The rate of a log10; None where there is none."""
-    return None if decades is None else 10**decades
-
-
-_BEST: tuple[str, Callable[[Judgement], float]] = ("best rate", lambda one: 10**one.known.best)
-_NAMED: Sequence[tuple[str, Callable[[Judgement], float | None]]] = (
-    ("known rates", lambda one: as_rate(one.usual.rate)),
-    ("probe", lambda one: as_rate(one.probe.rate)),
-    ("stuck from", lambda one: as_rate(one.known.stuck)),
-)
-
-
-def _families(judged: Sequence[Judgement]) -> StudyTable:
-    by_family: dict[str, list[Judgement]] = {}
-    for one in judged:
-        by_family.setdefault(one.known.case.family, []).append(one)
+def _of_cases(ladders: Ladders, named: Named) -> StudyTable:
+    """What was named for each, beside what its trainings say."""
+    by_case: dict[AdviceCase, dict[str, NamedRate]] = {}
+    for way, several in named.items():
+        for one in several:
+            by_case.setdefault(one.looked.case, {})[way] = one
+    ways = [way for way in WAYS if way in named]
     return table(
-        "By family, each judged by a rule that was fitted to the others",
-        by_family.values(),
-        [
-            ("family", lambda own: own[0].known.case.family),
-            ("cases", len),
-            ("known rates within 3", lambda own: sum(one.usual.within(3) for one in own)),
-            ("known rates stuck", lambda own: sum(one.usual.stuck for one in own)),
-            ("probe within 2", lambda own: sum(one.probe.within(2) for one in own)),
-            ("probe stuck", lambda own: sum(one.probe.stuck for one in own)),
-            *((f"{name} within 2", partial(_found_by, name)) for name in (judged[0].finders if judged else ())),
-        ],
-    )
-
-
-def _found_by(name: str, own: Sequence[Judgement]) -> int:
-    return sum(one.finders[name].within(2) for one in own)
-
-
-def _failures(known: Sequence[TrainedCase], judged: Sequence[Judgement]) -> StudyTable:
-    failed = {one.known.case.name: _failed(one) for one in judged}
-    made = table(
-        "Where the advice failed",
-        [one for one in judged if failed[one.known.case.name]],
-        [("case", lambda one: one.known.case.name), ("what", lambda one: failed[one.known.case.name]), _BEST, *_NAMED],
-    )
-    unlearned = [one.case.name for one in known if not one.learned]
-    nothing = [[name, "learned at no rate that was tried", *[None] * 4] for name in unlearned]
-    return replace(made, rows=[*nothing, *made.rows])
-
-
-def _failed(one: Judgement) -> str:
-    """What failed, in words; empty where nothing did."""
-    failures = {
-        "known rates stuck": one.usual.stuck,
-        "known rates beyond 3": not one.usual.within(3),
-        "probe stuck": one.probe.stuck,
-        "probe beyond 2": not one.probe.within(2),
-    }
-    return ", ".join(what for what, failed in failures.items() if failed)
-
-
-def of_warmups(warmups: Sequence[Warmup]) -> StudyTable:
-    """What short trainings say, beside whole ones."""
-    return table(
-        "Warm-ups for the lowest rate that is stuck without one",
-        warmups,
+        "Every case: the best rate, and what each rule loses, in % of the gain",
+        [several[0] for several in ladders.values()],
         [
             ("case", lambda one: one.case.name),
-            ("peak rate", lambda one: one.rate),
-            ("shortest, updates", lambda one: one.shortest or "over the longest"),
-            ("carried in short", lambda one: one.tested or "none"),
-            ("named, updates", lambda one: one.named or "none"),
-            ("updates used", lambda one: one.updates_used),
+            ("best rate", lambda one: 10**one.best if one.learned else None),
+            ("gain, nats", lambda one: one.gain if one.learned else None),
+            *((way, _lost(by_case, way)) for way in ways),
         ],
     )
 
 
-def of_cases(judged: Sequence[Judgement]) -> StudyTable:
-    """What was named for each, beside what its trainings say."""
-    return table(
-        "Every case that learned",
-        judged,
-        [
-            ("case", lambda one: one.known.case.name),
-            _BEST,
-            ("good from", lambda one: 10 ** one.known.good[0]),
-            ("good to", lambda one: 10 ** one.known.good[1]),
-            *_NAMED,
-        ],
-    )
+def _lost(by_case: Mapping[AdviceCase, Mapping[str, NamedRate]], way: str) -> Any:
+    def cell(one: Ladder) -> float | None:
+        found = by_case.get(one.case, {}).get(way)
+        return None if found is None else 100 * found.regret
+
+    return cell
 
 
-def data(
-    rule: ProbeRule,
-    known: Sequence[TrainedCase],
-    judged: Sequence[Judgement],
-    warmups: Sequence[Warmup],
-    early: Sequence[PartialLadder],
-) -> Mapping[str, Any]:
-    """Everything that the page shows, and the constants that the package ships."""
-    by_case = {one.known.case: one for one in judged}
-    return {
-        "rule": asdict(rule),
-        "cases": {one.case.name: of_case(one, by_case.get(one.case)) for one in known},
-        "early": [
-            {"updates": one.updates, "cases": len(one.off), "within_2": one.within(2), "within_3": one.within(3)}
-            | {"ladder_updates": one.ladder_updates}
-            for one in early
-        ],
-        "warmups": [asdict(one) | {"case": one.case.name} for one in warmups],
-    }
-
-
-def of_case(known: TrainedCase, judged: Judgement | None) -> dict[str, Any]:
-    """What became of it, and what was named for it, as plain values."""
-    low, high = known.good
-    found: dict[str, Any] = {
-        "family": known.case.family,
-        "facts": asdict(known.facts),
-        "unigram_nats": known.unigram_nats,
-        "learned": known.learned,
-        "best_rate": 10**known.best,
-        "good_rates": [10**low, 10**high],
-        "stuck_rate": as_rate(known.stuck),
-        "trainings": [{"rate": rate_of(step), "valid_nats": nats(outcome)} for step, outcome in known.outcomes.items()],
-    }
-    if judged is not None:
-        found |= {
-            "usual_rate": as_rate(judged.usual.rate),
-            "probe_rate": as_rate(judged.probe.rate),
-            "probe_interval": [10**end for end in judged.probe.interval or ()],
-            "finders": {name: as_rate(named.rate) for name, named in judged.finders.items()},
-        }
-    return found
-
-
-def figures(judged: Sequence[Judgement]) -> list[StudyFigure]:
-    """Best rates, named and found."""
+def figures(named: Named, moved: Sequence[Moved]) -> list[StudyFigure]:
+    """Best rates, named and found, and how they move with the length of the training."""
     return [
         StudyFigure.of_panels(
             name="rates",
-            title="The best rate: named without a long training, and found by trainings",
-            caption="A point a case, judged by constants that were fitted without its family. Range tests have as many "
-            "updates as probes.",
-            panels=_rates(judged),
+            title="The best rate: named, and found by trainings",
+            caption="A point a case, judged by constants of cases that share neither model nor text nor initial "
+            "weights with it.",
+            panels=[_scatter(way, named[way]) for way in WAYS if way in named],
             wide=True,
+        ),
+        StudyFigure.of_panels(
+            name="horizons",
+            title="How far the best rate moves with the length of the training",
+            caption="A point a case and horizon: the best rate over that of its shortest trainings.",
+            panels=[
+                scatter(
+                    "moved from the shortest",
+                    _by(moved, lambda one: one.case.optimizer, lambda one: (float(one.longer.updates), 10**one.found)),
+                    xlabel="updates",
+                    ylabel="best rate over the shortest's",
+                    log_x=True,
+                    log_y=True,
+                )
+            ],
         ),
     ]
 
 
-def _rates(judged: Sequence[Judgement]) -> list[Panel]:
-    """A panel for each way of asking, a hue for each optimiser."""
-    found = [one.known.best for one in judged]
+def _scatter(way: str, named: Sequence[NamedRate]) -> Panel:
+    """A hue for each optimiser."""
+    found = [one.looked.ladder.best for one in named]
     ends = (min(found) - 0.3, max(found) + 0.3)
-    ways: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for one in sorted(judged, key=lambda one: one.known.case.optimizer):
-        for way, named in {"Known rates": one.usual, "Probe": one.probe, **one.finders}.items():
-            points = ways.setdefault(way, {}).setdefault(one.known.case.optimizer, [])
-            points += [] if named.rate is None else [(named.rate, one.known.best)]
-    return [
-        scatter(
-            way,
-            points,
-            xlabel="named, log10 of the rate",
-            ylabel="best, log10 of the rate",
-            beside=[line("named = best", "claimed", -1, ends, ends)],
-        )
-        for way, points in ways.items()
-    ]
+    return scatter(
+        way,
+        _by(named, lambda one: one.looked.case.optimizer, lambda one: (one.rate, one.looked.ladder.best)),
+        xlabel="named, log10 of the rate",
+        ylabel="best, log10 of the rate",
+        beside=[line("named = best", "claimed", -1, ends, ends)],
+    )
+
+
+def _by(several: Sequence[Any], label: Any, point: Any) -> dict[str, list[tuple[float, float]]]:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for one in sorted(several, key=label):
+        found.setdefault(label(one), []).append(point(one))
+    return found
+
+
+def data(
+    ladders: Ladders, named: Named, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
+) -> dict[str, Any]:
+    """Everything that the page shows."""
+    facts = {one.case: asdict(one.facts) | {"parameters": one.parameters} for one in looked}
+    return {
+        "cases": {
+            case.name: {
+                "family": case.family,
+                "facts": facts.get(case),
+                "ladders": [_of_ladder(one) for one in several],
+                "named": {
+                    way: {"rate": 10**one.rate, "nats": one.nats, "regret": one.regret}
+                    for way, all_of in named.items()
+                    for one in all_of
+                    if one.looked.case == case
+                },
+                "warmups": [{"share": share, "nats": nats} for share, nats in warmups.get(case, {}).items()],
+            }
+            for case, several in ladders.items()
+        },
+        "moves": [
+            {"case": one.case.name, "updates": one.longer.updates, "found": one.found, "foretold": one.foretold}
+            for one in moved
+        ],
+    }
+
+
+def _of_ladder(one: Ladder) -> dict[str, Any]:
+    return {
+        "updates": one.updates,
+        "unigram_nats": one.unigram_nats,
+        "bigram_nats": one.bigram_nats,
+        "learned": one.learned,
+        "best_rate": 10**one.best,
+        "lowest_nats": one.lowest_nats,
+        "trainings": [{"rate": rate_of(step), "nats": one.nats(step)} for step in one.outcomes],
+    }

@@ -1,10 +1,10 @@
-"""The doctor's advice: judged by short trainings of families of models that it was not fitted to."""
+"""The doctor's advice on rates: what it costs at the end of whole trainings, beside what others would name."""
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
-from normscope.evidence.estimates import clustered_proportion, proportion
+from normscope.choosing.rates import RateFacts
+from normscope.evidence.estimates import clustered_proportion
 from normscope.evidence.judging import all_hold, answers
 from normscope.optim import OPTIMIZERS
 from normscope.report.words import percentage
@@ -14,68 +14,150 @@ from ..engine.page import Claim
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
-from .cases import AdviceCase, AdviceConfig, cases
-from .fit import CONFIDENCE, Judgement, NamedRate, families, fitted_probe, law_without, left_out, partly
-from .ladder import REGRET_NATS, STUCK_SHARE, TrainedCase
-from .measuring import Warmup, judged_of, known_of, probed_of, side_by_side, warmup_cases, warmup_of
-from .page import data, figures, tables
+from .cases import AdviceCase, AdviceConfig, cases, rate_of
+from .ladder import Ladder, at_rate, ladder_of, nats, piece_of
+from .looks import facts_about, probed, range_test
+from .measuring import side_by_side
+from .page import Warmups, data, figures, lost_by_usual_warmup, tables
+from .rules import (
+    FOLKLORE,
+    FOLKLORE_WARMUP,
+    KNOWN,
+    LIGHTNING,
+    LR_FINDER,
+    NAIVE,
+    PROBE,
+    Looked,
+    Moved,
+    Named,
+    NamedRate,
+    beats,
+    known_rate,
+    moves,
+    without_training,
+)
 from .tasks import MASKED, VALID_TOKENS, task_of
 
-COVERED = 0.05
-"""By how much an interval's coverage may differ from what it says."""
-WARMUP_FACTOR = 4
+
+def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> Looked:
+    """What is known of a case before its whole trainings."""
+    case = ladder.case
+    seen = piece_of(case, "facts", config, pieces, facts_about)
+    swept = piece_of(case, "range-test", config, pieces, range_test, updates=config.probe_updates)
+    return Looked(
+        ladder=ladder,
+        facts=RateFacts(**seen["facts"]),
+        parameters=seen["parameters"],
+        finders={LIGHTNING: swept["lightning"], LR_FINDER: swept["lr_finder"]},
+    )
 
 
-def claims(cases: Sequence[Judgement], warmups: Sequence[Warmup]) -> list[Claim]:
+def named_for(config: AdviceConfig, asked: tuple[Looked, Sequence[Looked]], pieces: Pieces) -> dict[str, NamedRate]:
+    """What every rule names for a case, each rate trained as it is named. asked: the case, and all of them."""
+    one, others = asked
+    expected = round(known_rate(one, others), 6)
+    seen = piece_of(one.case, "probe", config, pieces, probed, expected=expected, updates=config.probe_updates)
+    found = {}
+    for way, rate in {**without_training(one, others), PROBE: seen}.items():
+        if rate is not None:
+            share = FOLKLORE_WARMUP if way == FOLKLORE else None
+            trained = at_rate(
+                one.case, float(f"{10**rate:.3g}"), config, pieces, updates=one.ladder.updates, warmup_share=share
+            )
+            found[way] = NamedRate(looked=one, rate=rate, nats=nats(trained))
+    return found
+
+
+def warmed(config: AdviceConfig, one: Looked, pieces: Pieces) -> dict[float, float]:
+    """Losses by warm-up, at the best rung."""
+    rate, updates = rate_of(one.ladder.best_step), one.ladder.updates
+    return {
+        share: nats(at_rate(one.case, rate, config, pieces, updates=updates, warmup_share=share))
+        for share in config.warmup_shares
+    }
+
+
+def run(config: AdviceConfig, pieces: Pieces) -> Findings:
+    """One piece a training; wherever it is stopped, about as much is there of every family.
+
+    Raises UserError for a text or a corpus that is not there.
+    """
+    for case in {(case.model, case.text): case for case in config.cases}.values():
+        task_of(case, **config.places, seed=1)
+    make = partial(side_by_side, processes=config.processes, pieces=pieces)
+    every = [(case, place) for place in range(len(config.horizons)) for case in config.cases if case.reach > place]
+    make(partial(ladder_of, config), [(*asked, False) for asked in every], stage="ladders")
+    found = make(partial(ladder_of, config), [(*asked, True) for asked in every], stage="second seeds")
+    ladders = {case: [one for one in found if one.case == case] for case in config.cases}
+    learned = [one for one in found[: len(config.cases)] if one.learned]
+    looked = make(partial(looked_at, config), learned, stage="looks")
+    each = make(partial(named_for, config), [(one, looked) for one in looked], stage="named rates")
+    warmups = dict(
+        zip((one.case for one in looked), make(partial(warmed, config), looked, stage="warm-ups"), strict=True)
+    )
+    named = {way: [one[way] for one in each if way in one] for way in dict.fromkeys(way for one in each for way in one)}
+    moved = moves(ladders)
+    return Findings(
+        conditions=conditions(config, found),
+        claims=claims(named, moved, looked, warmups),
+        figures=figures(named, moved),
+        tables=tables(ladders, named, moved, looked, warmups),
+        data=data(ladders, named, moved, looked, warmups),
+    )
+
+
+def claims(named: Named, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups) -> list[Claim]:
     """All claims of the study."""
-    usual, probes = [one.usual for one in cases], [one.probe for one in cases]
-    return [
-        *_named("Known rates", "the rate that the law of known rates names", usual, factor=3, near=0.85, stuck=0.05),
-        *_named("Probe", "the rate that a probe names", probes, factor=2, near=0.9, stuck=0.02),
-        _beats(cases),
-        *warmup_claims(warmups),
-    ]
-
-
-def _named(way: str, rate: str, named: Sequence[NamedRate], *, factor: int, near: float, stuck: float) -> list[Claim]:
-    """Of one way to name rates: near the best, not stuck, and with an interval that says how far off they are."""
-    return [
+    found = []
+    for way, words in ((KNOWN, "the law of known rates"), (PROBE, "a probe")):
+        own = named.get(way, ())
+        families = [one.looked.case.family for one in own]
+        for most, least in ((0.01, 0.8), (0.02, 0.9)):
+            found.append(
+                share_claim(
+                    f"{words[0].upper()}{words[1:]}: {percentage(most, 0)} lost at most",
+                    f"At the rate that {words} names a training loses at most {percentage(most, 0)} of what the best "
+                    f"gains, in at least {percentage(least, 0)} of cases.",
+                    [one.regret <= most for one in own],
+                    families,
+                    least=least,
+                )
+            )
+        better, of = beats(own, named.get(NAIVE, ()))
+        found.append(
+            share_claim(
+                f"{words[0].upper()}{words[1:]}: better than the median",
+                "It loses less than the median best rate of the optimiser, in most cases in which they differ.",
+                better,
+                of,
+                least=0.5,
+            )
+        )
+    found.append(
         share_claim(
-            f"{way}: the best rate",
-            f"{rate[0].upper()}{rate[1:]} lies within a factor of {factor} of the best in at least "
-            f"{percentage(near, 0)} of cases.",
-            [one.within(factor) for one in named],
-            families_of(named),
-            least=near,
-        ),
+            "The horizon",
+            "How far the best rate moves from the shortest trainings to longer ones is foretold within a factor of "
+            "1.5 by a power of the length, in at least 80 % of cases.",
+            [one.near for one in moved],
+            [one.case.family for one in moved],
+            least=0.8,
+        )
+    )
+    found.append(
         share_claim(
-            f"{way}: stuck",
-            f"At {rate} at most {percentage(stuck, 0)} of cases are stuck.",
-            [one.stuck for one in named],
-            families_of(named),
-            greatest=stuck,
-        ),
-        share_claim(
-            f"{way}: its interval",
-            f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
-            [one.covered for one in named],
-            families_of(named),
-            least=CONFIDENCE - COVERED,
-            greatest=CONFIDENCE + COVERED,
-        ),
-    ]
+            "Warm-up",
+            "With 1 % of the updates, 8 % where residual sums are normed, a training loses at most 1 % of what the "
+            "best gains against the best warm-up, in at least 85 % of cases.",
+            [lost_by_usual_warmup(one, warmups[one.case]) <= 0.01 for one in looked],
+            [one.case.family for one in looked],
+            least=0.85,
+        )
+    )
+    return found
 
 
-def share_claim(
-    name: str,
-    statement: str,
-    holds: Sequence[bool],
-    families: Sequence[str],
-    *,
-    least: float = 0.0,
-    greatest: float = 1.0,
-) -> Claim:
-    """That the share of cases in which it holds lies between the bounds; cases of a family are not independent."""
+def share_claim(name: str, statement: str, holds: Sequence[bool], families: Sequence[str], *, least: float) -> Claim:
+    """That the share of cases in which it holds is at least so large; cases of a family are not independent."""
     count, total = sum(holds), len(holds)
     low, high = clustered_proportion(holds, families)
     return judged(
@@ -84,133 +166,50 @@ def share_claim(
         source="NormScope",
         found=f"{count} of {total} ({percentage(count / total if total else None)}; 95 % interval {percentage(low)} to "
         f"{percentage(high)}, over {len(set(families))} families)",
-        holds={"all": all_hold(answers(low, high, least, greatest))},
+        holds={"all": all_hold(answers(low, high, least, 1.0))},
     )
 
 
-def families_of(named: Sequence[NamedRate]) -> list[str]:
-    """Of each case."""
-    return [one.known.case.family for one in named]
-
-
-def _beats(cases: Sequence[Judgement]) -> Claim:
-    """By the cases in which one of the two was right and the other was not: a sign test's question."""
-    found, holds = [], {}
-    for name in cases[0].finders if cases else ():
-        pairs = [(one.probe.within(2), one.finders[name].within(2)) for one in cases]
-        ours, theirs = sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)
-        right = sum(b for _, b in pairs)
-        found.append(f"{name} right in {right} of {len(pairs)}, we alone in {ours}, it alone in {theirs}")
-        holds[name] = all_hold(answers(*proportion(ours, ours + theirs), 0.5, 1.0))
-    return judged(
-        name="Probe and range test",
-        statement="With as many updates, a probe is within a factor of 2 of the best more often than an LR range test.",
-        source="NormScope",
-        found="; ".join(found),
-        holds=holds,
-    )
-
-
-def warmup_claims(warmups: Sequence[Warmup]) -> list[Claim]:
-    """Whether the warm-ups that are named suffice, and are not too long."""
-    known = [one for one in warmups if one.shortest is not None]
-    named = [one for one in warmups if one.named is not None]
-    return [
-        share_claim(
-            "Warm-up: it suffices",
-            "A warm-up that short trainings name carries the rate in whole ones, in at least 90 % of cases.",
-            [one.shortest is not None and (one.named or 0) >= one.shortest for one in named],
-            [one.case.family for one in named],
-            least=0.9,
-        ),
-        share_claim(
-            "Warm-up: it is not too long",
-            f"Where a warm-up of the ladder carries the rate, the one that is named is at most {WARMUP_FACTOR} times "
-            "the shortest, in at least 90 % of cases.",
-            [(one.named or math.inf) <= WARMUP_FACTOR * (one.shortest or 0) for one in known],
-            [one.case.family for one in known],
-            least=0.9,
-        ),
-    ]
-
-
-def conditions(config: AdviceConfig, known: Sequence[TrainedCase]) -> dict[str, str]:
-    count = sum(len(one.outcomes) for one in known)
+def conditions(config: AdviceConfig, found: Sequence[Ladder]) -> dict[str, str]:
+    unlearned = sorted({one.case.name for one in found if not one.learned})
     return {
-        "models": "decoders, encoders and encoder-decoders, heads of 16, feed-forward twice the width, LayerNorm "
-        "unless the norm is the placement's own, no dropout; three schemes of initial weights, with the placement's "
-        "gains",
-        "texts": f"the toy language, characters and 400 pieces of {config.text_file}, Multi30k ({config.corpus}); "
-        f"decoders learn the next token, encoders the text itself, of which {MASKED:.0%} is masked",
-        "trainings": f"{count} of {config.updates} updates of 256 or 512 tokens; constant rate from the first update "
-        "on, nothing clipped; one seed a case",
-        "optimisers": f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW with weight "
-        f"decay {OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
-        "rates": "factors of four up and down from the optimiser's usual, then a factor of two on both sides of the "
-        "best",
-        "best, good, stuck": f"by the mean cross-entropy at the end, on about {VALID_TOKENS:,} held-out target tokens, "
-        f"natural logarithm, no label smoothing; good: within {REGRET_NATS:g} nats of the lowest; stuck: gained less "
-        f"than {STUCK_SHARE:.0%} of what the best gained over knowing how frequent tokens are. A named rate counts as "
-        "stuck where it lies above all rungs that are not, from half-way on; it is not trained itself",
-        "cases": f"{len(known)} in {len(families(known))} families of architecture, text and initial weights, each "
-        f"family judged by constants fitted to the others; {sum(not one.learned for one in known)} learned at no rate",
-        "probes": f"{config.probe_updates} updates in all, of batches in another order than the trainings",
+        "models": "ours with LayerNorm unless the norm is the placement's own, feed-forwards twice as wide; GPT-2, "
+        "Llama, OLMo 2, BERT, T5 and ViT of transformers, torch's layers, and one written by hand; heads of 16, no "
+        "dropout",
+        "texts": f"the toy language, characters and 400 pieces of {config.text_file}, progressions modulo 64, a chain "
+        f"of second order, Multi30k ({config.corpus}), images of digits; decoders learn the next token, encoders the "
+        f"text itself, of which {MASKED:.0%} is masked, encoder-decoders a translation or the second half of a row",
+        "trainings": f"{sum(len(one.outcomes) + len(one.again) for one in found)} of ladders, of "
+        f"{', '.join(f'{updates:,}' for updates in sorted(config.horizons))} updates; linear warm-up over 1 % of them, "
+        "8 % where residual sums are normed, then a cosine to a tenth unless the case says otherwise; nothing clipped",
+        "optimisers": f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW and Muon with "
+        f"weight decay {OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
+        "rates": "factors of two, at least seven, until the best has two on either side",
+        "seeds": "two, of weights and batches, at the best rung and its neighbours; else one",
+        "loss": f"mean cross-entropy at the end in nats, on about {VALID_TOKENS:,} held-out targets; gain: over a "
+        "model of pairs of tokens, or of single ones where the best does not reach that",
+        "cases": f"{len(config.cases)} in {len({case.family for case in config.cases})} families of model, text and "
+        "initial weights; what a rule is fitted to shares none of these with the case that it is judged on. "
+        + (f"Learned at no rate: {', '.join(unlearned)}" if unlearned else "All learned at some rate"),
         "gradient normalisation": "of the mean loss per target token",
     }
 
 
-def run(config: AdviceConfig, pieces: Pieces) -> Findings:
-    """One piece a training. Raises UserError for a text or a corpus that is not there."""
-    for case in {(case.architecture, case.text): case for case in config.cases}.values():
-        task_of(case, config.text_file, config.corpus)
-    make = partial(side_by_side, processes=config.processes, pieces=pieces)
-    known = make(partial(known_of, config), config.cases, stage="cases")
-    usable = [one for one in known if one.learned]
-    laws = {left[0].case.family: law_without(rest) for rest, left in left_out(usable)}
-    found = make(partial(probed_of, config), [(one, laws[one.case.family]) for one in usable], stage="probes")
-    rules = {
-        family: fitted_probe([one for one in found if one.family != family], config.probe_updates, config.updates)
-        for family in families(usable)
-    }
-    judged = make(partial(judged_of, config), [(one, rules[one.family]) for one in found], stage="range tests")
-    warmups = make(partial(warmup_of, config), warmup_cases(usable), stage="warm-ups")
-    rule = fitted_probe(found, config.probe_updates, config.updates)
-    early = partly(usable, config.updates)
-    return Findings(
-        conditions=conditions(config, known),
-        claims=claims(judged, warmups),
-        figures=figures(judged),
-        tables=tables(known, judged, warmups, early),
-        data=data(rule, known, judged, warmups, early),
-    )
-
-
-def _small(placement: str, initialisation: str) -> AdviceCase:
+def _small(model: str, text: str, initialisation: str, **kind: str) -> AdviceCase:
     return AdviceCase(
-        architecture="decoder",
-        text="toy",
-        initialisation=initialisation,
-        placement=placement,
-        blocks=1,
-        width=32,
-        tokens=128,
-        length=32,
+        model=model, text=text, initialisation=initialisation, blocks=1, width=16, tokens=64, length=16, **kind
     )
 
 
+_SMALL = (
+    _small("decoder", "arithmetic", "xavier-uniform", placement="post-ln"),
+    _small("encoder", "markov", "normal-0.02", placement="pre-ln"),
+    _small("nanogpt", "toy", "zero-head"),
+)
 SCALES = scales(
     AdviceConfig,
     every={"cases": tuple(cases())},
-    smoke={
-        "cases": tuple(
-            _small(placement, scheme)
-            for scheme in ("xavier-uniform", "normal-0.02", "megatron")
-            for placement in ("post-ln", "pre-ln")
-        ),
-        "updates": 40,
-        "probe_updates": 30,
-        "warmup_ladder": (8,),
-    },
-    paper={"updates": 2000, "warmup_ladder": (100, 400, 1000)},
+    smoke={"cases": _SMALL, "horizons": (60, 30), "probe_updates": 30, "warmup_shares": (0.0, 0.05)},
+    paper={"horizons": (4_000, 1_000, 16_000, 64_000)},
 )
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

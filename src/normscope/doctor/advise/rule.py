@@ -35,8 +35,8 @@ class LinearFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRule:
-    """Constants fitted to trainings, all but the last five in decades (log10); `normscope study advice` makes them and
-    judges them on other families."""
+    """Constants fitted to trainings, all but the last five in decades (log10), of 200 updates at a constant rate;
+    `normscope study advice` judges them under schedules."""
 
     beyond: LinearFit
     """From the expected rate to the best one: the constant rate whose loss is lowest after `horizon_updates`, without
