@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_944,
-    "lines of normscope": 67_486,
+    "lines": 80_152,
+    "lines of normscope": 67_583,
     "files": 487,
-    "import lines, %": 6.58,
+    "import lines, %": 6.57,
     "public nouns": 688,
     "homonyms": 25,
 }

@@ -188,3 +188,56 @@ def test_logits_are_a_sign_where_they_have_become_large(largest: float, seen: in
     history = history_of("log", rows)
     assert list(history.attentions) == ["layer_3"]
     assert len(list(signs(history))) == seen
+
+
+MEASURED = tuple(range(5, 401, 5))
+
+
+def measured(step_at: int, times: float, loss_left_at: int = 10**9) -> History:
+    """Three sub-layers; from an update on the step of the second is so many times what it was."""
+
+    def level(update: int) -> float:
+        return falling(update) * (4.0 if update >= loss_left_at else 1.0)
+
+    draw = random.Random(1)
+    steps = [
+        [1e-3 * math.exp(draw.gauss(0, 0.1)) * (times if place == 1 and u >= step_at else 1.0) for u in MEASURED]
+        for place in range(3)
+    ]
+    places = {f"blocks/block_{place + 1:02}/attention": steps[place] for place in range(3)}
+    sublayers = {name: {"update_ratio": LoggedSeries(MEASURED, tuple(of))} for name, of in places.items()}
+    return replace(log(level), sublayers=sublayers)
+
+
+def test_a_step_that_jumps_warns_before_the_loss_does() -> None:
+    history = measured(200, 8.0, loss_left_at=260)
+    (early,) = signs(history.until(230))
+    assert (early.id, early.onset, early.place, early.harmless) == (
+        "left-course-before-loss",
+        200,
+        "blocks/block_02/attention",
+        False,
+    )
+    assert "the loss has kept its course for 30 updates since" in early.evidence
+    assert explain(history.until(230)).severity is Severity.WARNING
+    (late,) = signs(history)
+    assert (late.onset, late.harmless, "the loss left its course 60 updates later" in late.evidence) == (
+        200,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("history", "seen"),
+    [(measured(200, 2.0), []), (measured(200, 8.0), [True]), (measured(200, 8.0, loss_left_at=195), [])],
+    ids=["as noise", "nothing came of it", "the loss said so before"],
+)
+def test_what_the_loss_does_not_follow_is_no_warning(history: History, seen: list[bool]) -> None:
+    assert [one.harmless for one in signs(history)] == seen
+
+
+def test_a_history_until_an_update_holds_nothing_later() -> None:
+    early = measured(200, 8.0).until(100)
+    assert (early.last_update, early.loss.updates) == (100, UPDATES[:100])
+    assert {one["update_ratio"].updates for one in early.sublayers.values()} == {MEASURED[:20]}

@@ -1,10 +1,12 @@
 """Which quantity left its course, where and when: sub-layers, logits, and tokens that become alike."""
 
 import math
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from .episodes import ALIKE, Episode, max_similarity
+from .episodes import ALIKE, LATEST, STANDS_OUT, Episode, level_of, logarithms, max_similarity
 from .record import History, LoggedSeries
 
 GROWN = 3.0
@@ -12,6 +14,7 @@ GROWN = 3.0
 _QUANTITIES = ("update_ratio", "share", "stream_square", "gradient_norm")
 """In the order of cause and effect: a step, what it does to the forward pass, and what that does to gradients."""
 _PAST = 9
+_LARGEST_LOG = math.log(sys.float_info.max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,35 @@ def first_place(history: History, episode: Episode) -> LeadingSublayer | None:
             if grown[most] >= GROWN * max(1.0, median(grown.values())):
                 return LeadingSublayer(sublayer=most, quantity=quantity, update=update, times=grown[most])
     return None
+
+
+def departures(history: History) -> list[tuple[int, list[LeadingSublayer]]]:
+    """The updates at which sub-layers leave their own course, each with those that do.
+
+    A quantity leaves it that is three times its level, the median of nine measurements, and six standard deviations of
+    its noise above it. Of measurements that follow each other within nine the first is given.
+    """
+    found: dict[int, list[LeadingSublayer]] = {}
+    for quantity in _QUANTITIES:
+        for place, series in history.of_sublayers(quantity).items():
+            for update, times in _jumps(series.finite()):
+                leading = LeadingSublayer(sublayer=place, quantity=quantity, update=update, times=times)
+                found.setdefault(update, []).append(leading)
+    measured = sorted({u for parts in history.sublayers.values() for one in parts.values() for u in one.updates})
+    out = [at for at, update in enumerate(measured) if update in found]
+    firsts = [at for before, at in zip([-LATEST, *out], out, strict=False) if at - before >= LATEST]
+    return [(measured[at], found[measured[at]]) for at in firsts]
+
+
+def _jumps(series: LoggedSeries) -> Iterator[tuple[int, float]]:
+    """The updates of values that are far above those before, each with how many times its level it is."""
+    kept: list[float] = []
+    for update, value in zip(series.updates, logarithms(series.values), strict=True):
+        if len(kept) >= LATEST:
+            level = level_of(kept)
+            if value > level.middle + max(STANDS_OUT * level.spread, math.log(GROWN)):
+                yield update, math.exp(min(value - level.middle, _LARGEST_LOG))
+        kept.append(value)
 
 
 def growth(history: History, quantity: str, onset: int) -> float | None:

@@ -98,6 +98,24 @@ class History:
         """One quantity of every sub-layer that has it."""
         return {place: found[quantity] for place, found in self.sublayers.items() if quantity in found}
 
+    def until(self, update: int) -> "History":
+        """What was known then: all that was recorded up to that update."""
+
+        def known(parts: Mapping[str, Mapping[str, LoggedSeries]]) -> dict[str, dict[str, LoggedSeries]]:
+            return {place: {name: one.before(update + 1) for name, one in of.items()} for place, of in parts.items()}
+
+        return replace(
+            self,
+            loss=self.loss.before(update + 1),
+            validation_loss=self.validation_loss.before(update + 1),
+            rate=self.rate.before(update + 1),
+            gradient_norm=self.gradient_norm.before(update + 1),
+            sublayers=known(self.sublayers),
+            stacks=known(self.stacks),
+            attentions=known(self.attentions),
+            logit_deviation=self.logit_deviation.before(update + 1),
+        )
+
 
 LoggedValues = tuple[int, Mapping[str, float]]
 """An update, counted from 1, and what was recorded of it."""

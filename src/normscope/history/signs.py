@@ -8,7 +8,8 @@ from itertools import pairwise
 from statistics import median
 
 from ..report.words import counted, learning_rate, percentage, significant
-from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, logarithms
+from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, WINDOW, episodes, logarithms
+from .places import departures
 from .record import History, LoggedSeries
 
 
@@ -33,6 +34,7 @@ def signs(history: History) -> Iterator[Sign]:
     yield from _clip_gone(history)
     yield from _one_place(history)
     yield from _sharpening(history)
+    yield from _left_course(history)
 
 
 _FALLS, _RISES, _LEAST_RESTARTS = 0.2, 0.5, 2
@@ -255,3 +257,48 @@ def _growth(of: LoggedSeries) -> tuple[int, float] | None:
         return None
     below = [at for at, value in enumerate(of.values) if value < _FROM * begin]
     return of.updates[min(below[-1] + 1, len(of.updates) - 1)], end / begin
+
+
+_QUANTITIES = {
+    "update_ratio": "the step against the weights",
+    "share": "the branch against the stream",
+    "stream_square": "the mean square of the stream",
+    "gradient_norm": "the gradient's norm",
+}
+
+
+def _left_course(history: History) -> Iterator[Sign]:
+    """Sub-layers that leave their own course before the loss does: a warning until it is seen what the loss does."""
+    found = departures(history)
+    departed = episodes(history) if found else []
+    told = -1
+    for update, leaders in found:
+        # What the loss said before, or says at once, is told as an episode, with the place.
+        if any(one.onset <= update <= (one.end or history.last_update) for one in departed):
+            continue
+        later = next((one.onset for one in departed if one.onset > update), None)
+        if later is not None and later == told:
+            continue
+        told = later or told
+        since = len(history.loss.since(update).updates) - 1
+        most = max(leaders, key=lambda one: one.times)
+        places = {one.sublayer for one in leaders}
+        loss = (
+            f"the loss left its course {counted(later - update, 'update')} later"
+            if later is not None
+            else f"the loss has kept its course for {counted(since, 'update')} since"
+        )
+        yield Sign(
+            id="left-course-before-loss",
+            title="sub-layers that left their course before the loss did",
+            onset=update,
+            place=most.sublayer,
+            evidence=(
+                f"{_QUANTITIES[most.quantity]} is {significant(most.times, 2)} times its level before",
+                f"{len(places)} of {counted(len(history.sublayers), 'sub-layer')} left their course",
+                loss,
+            ),
+            attempt="look at what changed at this update (schedule, data, optimiser, code); the safe way on is from "
+            "the checkpoint before it, at a lower rate",
+            harmless=later is not None or since >= WINDOW,
+        )

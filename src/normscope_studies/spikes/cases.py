@@ -34,6 +34,8 @@ class TrainingCase:
     """Factor on the rate of one block from midway on."""
     output_times: float = 1.0
     all_times: float = 1.0
+    attention_times: float = 1.0
+    """Factor by which queries' and keys' matrices grow at each update from midway on."""
     bad_batch: bool = False
     """Whether the batch midway has random targets."""
     batch_times: float = 1.0
@@ -77,6 +79,16 @@ BROKEN = {
     ),
     "batch": TrainingCase(words="one batch with random targets", cause="bad-batch", place="whole", bad_batch=True),
 }
+SLOW = {
+    "queries": TrainingCase(
+        words="queries' and keys' matrices grow by 10 % an update from midway on", attention_times=1.1
+    ),
+    "rate-10": TrainingCase(words="every rate 10 times higher from midway on", all_times=10.0),
+    "post-ln-rate-10": TrainingCase(
+        words="Post-LN, every rate 10 times higher from midway on", post_ln=True, all_times=10.0
+    ),
+}
+"""Broken midway too, but the loss may take long to show it, or never does: they are asked for a warning alone."""
 HEALTHY = {
     "warm-up": TrainingCase(words="a warm-up and a constant rate"),
     "noise": TrainingCase(words="batches of two sequences, dropout 0.1", batch_times=0.25, dropout=0.1),
@@ -92,12 +104,13 @@ HEALTHY = {
 class SpikesConfig:
     """Trainings of a small causal language model on a Markov chain of tokens. Raises ValueError."""
 
-    seeds: int = 1
+    seeds: int = 3
     loops: tuple[str, ...] = LOOPS
     """normscope is this library's own loop, trainer Hugging Face's."""
     broken: tuple[str, ...] = tuple(BROKEN)
+    slow: tuple[str, ...] = tuple(SLOW)
     healthy: tuple[str, ...] = tuple(HEALTHY)
-    updates: int = 130
+    updates: int = 200
     change_at: int = 80
     """The update at which what is broken midway breaks; the warm-up ends there too."""
     every_updates: int = 5
@@ -109,7 +122,7 @@ class SpikesConfig:
     classes: int = 48
 
     def __post_init__(self) -> None:
-        for name, known in (("loops", LOOPS), ("broken", BROKEN), ("healthy", HEALTHY)):
+        for name, known in (("loops", LOOPS), ("broken", BROKEN), ("slow", SLOW), ("healthy", HEALTHY)):
             check_choices(self, name, tuple(known))
         if not 40 <= self.change_at < self.updates - 20:
             raise ValueError(f"change_at={self.change_at} must leave 40 updates before it and 20 after it")
@@ -219,6 +232,10 @@ def made_optimizer(model: _SpikeModel, config: SpikesConfig, case: TrainingCase,
         for group in made.param_groups:
             group["lr_of_loop"] = group["lr"]
             group["lr"] *= group["midway"] if steps >= config.change_at else 1.0
+        if steps >= config.change_at and case.attention_times != 1.0:
+            for name, parameter in model.named_parameters():
+                if name.endswith("in_proj_weight"):  # queries, keys and values, one below the other
+                    parameter.data[: 2 * config.width] *= case.attention_times
 
     def after(made: torch.optim.Optimizer, *_: object) -> None:
         for group in made.param_groups:

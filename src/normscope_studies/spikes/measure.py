@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normscope.history.episodes import episodes
 from normscope.history.explain import explain
 from normscope.history.readers import TRAINER_STATE, of_events, of_trainer_state
 from normscope.history.record import History
+from normscope.history.signs import signs
 from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.train import ALONE, Objective, RunFolder, Share, TrainConfig, Trainer
@@ -20,6 +22,7 @@ from normscope.train import ALONE, Objective, RunFolder, Share, TrainConfig, Tra
 from .cases import (
     BROKEN,
     HEALTHY,
+    SLOW,
     ChainBatches,
     SpikesConfig,
     TrainingCase,
@@ -143,15 +146,41 @@ TRAINED = {"normscope": by_normscope, "trainer": by_trainer}
 
 
 def measured(loop: str, name: str, config: SpikesConfig, seed: int) -> dict[str, Any]:
-    """The episodes that the doctor finds, what is true, and the curve of the loss."""
-    case = (BROKEN | HEALTHY)[name]
+    """The episodes that the doctor finds, what is true, its warnings as the training went on, and the loss's curve."""
+    case = (BROKEN | SLOW | HEALTHY)[name]
     history = TRAINED[loop](case, config, seed)
     found = explain(history)
     block = f"block_{broken_block(config, seed):02}"
+    breaks = name not in HEALTHY
+    left = [one.onset for one in episodes(history)]
     return {
-        "onset": None if not case.cause else 1 if case.from_start else config.change_at,
+        "onset": None if not breaks else 1 if case.from_start else config.change_at,
         "cause": case.cause,
         "place": {"block": block, "output": "output layer"}.get(case.place, "no sub-layer"),
         "episodes": found.to_json()["episodes"],
+        "warned": warnings(history, config.every_updates),
+        "loss_left": next((onset for onset in left if onset >= config.change_at), None) if breaks else None,
         "loss": [value if math.isfinite(value) else None for value in history.loss.values],
     }
+
+
+def warnings(history: History, every_updates: int) -> list[int]:
+    """The updates at which a reader of the growing log would first have read of another episode or sign.
+
+    What only a log that has ended can say, a rate that still rises, is not counted.
+    """
+    told: set[tuple[str, int]] = set()
+    found = []
+    for update in range(1, history.last_update + 1, every_updates):
+        known = history.until(update)
+        now = {(one.id, one.onset) for one in signs(known) if not one.harmless and one.id != "warmup-never-ends"}
+        now |= {("episode", one.onset) for one in episodes(known) if not one.needs_cause}
+        # The onset of an episode moves by a few updates as more of it is seen.
+        if any(all(kind != other or abs(at - was) > _SAME for other, was in told) for kind, at in now):
+            found.append(update)
+        told |= now
+    return found
+
+
+_SAME = 10
+"""Updates within which two onsets are of one episode."""

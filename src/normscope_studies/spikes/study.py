@@ -16,7 +16,7 @@ from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
-from .cases import BROKEN, HEALTHY, SpikesConfig
+from .cases import BROKEN, HEALTHY, SLOW, SpikesConfig
 from .measure import measured
 
 _Piece = Mapping[str, Any]
@@ -52,22 +52,30 @@ NOTHING = "no alarm"
 
 def run(config: SpikesConfig, pieces: Pieces) -> Findings:
     """One piece a training: its log and what the doctor says of it."""
-    names, seeds = (*config.broken, *config.healthy), range(1, config.seeds + 1)
-    sizes = {key: value for key, value in asdict(config).items() if key not in ("loops", "broken", "healthy", "seeds")}
+    names, seeds = (*config.broken, *config.slow, *config.healthy), range(1, config.seeds + 1)
+    sizes = {
+        key: value
+        for key, value in asdict(config).items()
+        if key not in ("loops", "broken", "slow", "healthy", "seeds")
+    }
     found: dict[tuple[str, str, int], _Piece] = {}
     for seed, loop, name in pieces.each("trainings", list(product(seeds, config.loops, names))):
-        settings = {"loop": loop, "case": asdict((BROKEN | HEALTHY)[name]), "seed": seed, "sizes": sizes}
+        settings = {"loop": loop, "case": asdict((BROKEN | SLOW | HEALTHY)[name]), "seed": seed, "sizes": sizes}
         found[loop, name, seed] = pieces.get(f"{loop}/{name}-{seed}", settings, measured, loop, name, config, seed)
     broken = {key: piece for key, piece in found.items() if piece["cause"]}
-    healthy = {key: piece for key, piece in found.items() if not piece["cause"]}
+    healthy = {key: piece for key, piece in found.items() if key[1] in config.healthy}
     return Findings(
         conditions=_conditions(config),
         claims=_claims(broken, healthy),
         figures=[
             losses_figure({name: {loop: found[loop, name, 1] for loop in config.loops} for name in names}, config)
         ],
-        tables=[_confusions(found), _each(found)],
-        data={"trainings": [_row(key, piece) for key, piece in found.items()]},
+        tables=[
+            _confusions({key: piece for key, piece in found.items() if key[1] not in config.slow}),
+            _leads(found, config),
+            _each(found),
+        ],
+        data={"trainings": [_row(key, piece) for key, piece in found.items()], "alarms": false_alarms(found, config)},
     )
 
 
@@ -125,10 +133,64 @@ def _each(found: Mapping[tuple[str, str, int], _Piece]) -> StudyTable:
     return StudyTable(
         title="Every training",
         columns=[
-            *("training", "loop", "seed", "broken at", "onset found", "cause found", "place found"),
+            *(
+                "training",
+                "loop",
+                "seed",
+                "broken at",
+                "onset found",
+                "first warning",
+                "loss left at",
+                "cause found",
+                "place found",
+            ),
             *("loss before, nats", "highest after, nats"),
         ],
         rows=[list(_row(key, piece).values()) for key, piece in found.items()],
+    )
+
+
+def lead_updates(piece: _Piece) -> int | None:
+    """From the first warning after the break to where the loss left its course; None where it never did, or of none."""
+    first = first_warning(piece)
+    return None if first is None or piece["loss_left"] is None else piece["loss_left"] - first
+
+
+def first_warning(piece: _Piece) -> int | None:
+    return next((at for at in piece["warned"] if at >= piece["onset"]), None)
+
+
+def false_alarms(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig) -> dict[str, int]:
+    """Warnings of healthy trainings, and of the others before they were broken, and how many updates these are."""
+    healthy = [(piece, piece["onset"] or config.updates + 1) for piece in found.values() if piece["onset"] != 1]
+    alarms = sum(at < end for piece, end in healthy for at in piece["warned"])
+    return {"false_alarms": alarms, "healthy_updates": sum(end - 1 for _, end in healthy)}
+
+
+def _leads(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig) -> StudyTable:
+    rows: list[list[Any]] = []
+    for name in (*config.broken, *config.slow):
+        case, pieces = (BROKEN | SLOW)[name], [piece for key, piece in found.items() if key[1] == name]
+        if case.from_start:
+            continue
+        leads = sorted(lead for piece in pieces if (lead := lead_updates(piece)) is not None)
+        delays = [at - piece["onset"] for piece in pieces if (at := first_warning(piece)) is not None]
+        span = f"{leads[0]} to {leads[-1]}" if leads else ""
+        left = sum(piece["loss_left"] is not None for piece in pieces)
+        warned = f"{len(delays)} of {len(pieces)}"
+        rows.append([case.words, warned, max(delays, default=None), f"{left} of {len(pieces)}", span])
+    alarms = false_alarms(found, config)
+    each = 10_000 * alarms["false_alarms"] / max(1, alarms["healthy_updates"])
+    return StudyTable(
+        title=f"Warnings while the training goes on, and {each:.1f} false alarms per 10,000 healthy updates",
+        columns=[
+            "broken",
+            "warned",
+            "at most so many updates after",
+            "the loss left its course",
+            "updates before it did",
+        ],
+        rows=rows,
     )
 
 
@@ -136,11 +198,13 @@ def _row(key: tuple[str, str, int], piece: _Piece) -> dict[str, Any]:
     loop, name, seed = key
     first = piece["episodes"][0] if piece["episodes"] else {}
     return {
-        "training": (BROKEN | HEALTHY)[name].words,
+        "training": (BROKEN | SLOW | HEALTHY)[name].words,
         "loop": loop,
         "seed": seed,
         "broken_at": piece["onset"],
         "onset": first.get("onset"),
+        "warned_at": None if piece["onset"] is None else first_warning(piece),
+        "loss_left_at": piece["loss_left"],
         "cause": first.get("cause"),
         "place": first.get("place"),
         "loss_before": first.get("loss_before"),
@@ -170,6 +234,7 @@ STUDY = Study(
         smoke={
             "loops": ("normscope",),
             "broken": ("rate",),
+            "slow": ("queries",),
             "healthy": ("warm-up",),
             "updates": 70,
             "change_at": 45,
