@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_152,
+    "lines": 80_149,
     "lines of normscope": 67_583,
     "files": 487,
     "import lines, %": 6.57,

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advised import BIGRAM, HERE, UNIGRAM, case_of, facts_of, ladder_of, landscape, outcome
+from normscope.choosing.rates import normed_share
 from normscope_studies.advice import looks, page, rules, texts, training
 from normscope_studies.advice import study as advice
 from normscope_studies.advice.cases import OURS, AdviceConfig, cases, rate_of
@@ -165,6 +166,13 @@ def test_cases_are_as_many_as_claimed_and_mix_families():
     assert (sum(case.reach > 2 for case in every), sum(case.reach > 3 for case in every)) == (17, 6)
     # A rule for any of them has some others of its optimiser to be fitted to.
     assert all(any(one.apart(other) and one.optimizer == other.optimizer for other in every) for one in every)
+
+
+def test_a_usual_warmup_is_longer_where_sums_are_normed():
+    own = {case.placement: case.usual_warmup_share for case in cases() if case.model in OURS}
+    assert own == {name: 0.08 if normed_share(name) > 0.5 else 0.01 for name in own}
+    others = {case.model for case in cases() if case.model in FOREIGN and case.usual_warmup_share == 0.08}
+    assert others == {"bert", "torch-post", "torch-encoder"}
 
 
 def test_a_text_that_a_rule_makes_is_told_by_the_two_before():

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
-from normscope.choosing.rates import normed_share
 from normscope.optim import OPTIMIZERS
 from normscope.optim.optimizers import OptimizerName
 from normscope.optim.schedules import Decay
@@ -15,8 +14,8 @@ from ..engine.checks import check_least
 _TextName = Literal["toy", "characters", "pieces", "arithmetic", "markov", "multi30k", "digits"]
 OURS = ("decoder", "encoder", "encoder-decoder")
 """Models of this library, which have a placement and a scheme of initial weights; others have those of their makers."""
-_NORMED = ("bert", "torch-post", "torch-encoder")
-"""Of the others, those whose residual sums are normed."""
+_NORMED = ("post-ln", "deepnorm", "residual", "b2t", "bert", "torch-post", "torch-encoder")
+"""Placements, and models of others, whose residual sums are normed."""
 ITS_OWN = "its-own"
 HEAD_WIDTH = 16
 
@@ -72,9 +71,7 @@ class AdviceCase:
     @property
     def usual_warmup_share(self) -> float:
         """Of the updates: 8 % where residual sums are normed, else 1 %."""
-        ours = self.placement != ITS_OWN
-        normed = normed_share(self.placement) > 0.5 if ours else self.model in _NORMED
-        return 0.08 if normed else 0.01
+        return 0.08 if {self.model, self.placement} & set(_NORMED) else 0.01
 
     def apart(self, other: "AdviceCase") -> bool:
         """Whether they share neither model nor text nor a scheme of initial weights."""
