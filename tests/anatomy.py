@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_149,
-    "lines of normscope": 67_583,
+    "lines": 80_085,
+    "lines of normscope": 67_519,
     "files": 487,
     "import lines, %": 6.57,
     "public nouns": 688,

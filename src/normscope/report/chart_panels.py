@@ -18,6 +18,8 @@ from .svg import HUES
 _CEILING = 1.5
 """In panels side by side losses above so many times the level are cut off: a diverged run must not flatten them all."""
 _MARGIN = 0.06
+_MOST_POINTS = 60
+"""About so many are drawn a curve: the lowest and the highest of every stretch."""
 _MOST_NAMES = 4
 """Of curves that share a line, by which it is called."""
 
@@ -129,6 +131,8 @@ def _mean_and_range(lines: Sequence[ChartLine], looks: Mapping[int, tuple[str, i
     labels = list(dict.fromkeys(label for label, _, _ in several))
     more = f" and {len(labels) - 1} others" if len(labels) > _MOST_NAMES else ""
     values_SX = np.array(line.rows, dtype=np.float64)
+    places = kept(values_SX, _MOST_POINTS)
+    x, values_SX = next(iter(line.over.by_name.values())), values_SX[:, places]
     here_SX = np.isfinite(values_SX)
     low = high = list[float | None]()
     if len(values_SX) > 1:
@@ -139,7 +143,7 @@ def _mean_and_range(lines: Sequence[ChartLine], looks: Mapping[int, tuple[str, i
         kind=line.kind,
         hue=several[0][1] if len({hue for _, hue, _ in several}) == 1 else -1,
         variant=several[0][2],
-        x=next(iter(line.over.by_name.values())),
+        x=[x[i] for i in places],
         y=[_finite(value) for value in seed_mean(values_SX)],
         low=low,
         high=high,
