@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_085,
-    "lines of normscope": 67_519,
+    "lines": 80_036,
+    "lines of normscope": 67_470,
     "files": 487,
-    "import lines, %": 6.57,
+    "import lines, %": 6.58,
     "public nouns": 688,
     "homonyms": 25,
 }

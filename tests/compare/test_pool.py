@@ -136,7 +136,7 @@ from normscope.processes.surroundings import with_lifeline
 child = "import sys; from normscope.processes.surroundings import hold_lifeline; hold_lifeline()\\n"
 child += "import signal, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(open(sys.argv[1], 'w').close()))\\n"
 child += "print(flush=True); time.sleep(60)"
-process = subprocess.Popen([sys.executable, "-c", child, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+process = subprocess.Popen([sys.executable, "-c", child, sys.argv[1]], stdout=subprocess.PIPE,
                            env=with_lifeline(dict(os.environ)), start_new_session=True)
 process.stdout.readline()
 print(process.pid, flush=True)
@@ -161,14 +161,14 @@ def test_no_run_outlives_a_command_that_is_killed(tmp_path: Path) -> None:
 
 def test_every_command_holds_its_lifeline_and_passes_none_on(monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[Any] = []
-    monkeypatch.setattr(surroundings, "_watch", lambda: watched.append("watched"))
+    monkeypatch.setattr(surroundings, "_watch", watched.append)
     monkeypatch.setattr(sys, "argv", ["normscope", "--version"])
     for environment in ({}, surroundings.with_lifeline({})):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         with pytest.raises(SystemExit):
             cli.main()
-    assert watched == ["watched"]
+    assert watched == [os.getpid()]
     assert surroundings.VARIABLE not in os.environ
 
 

@@ -95,7 +95,7 @@ def test_with_deepseek_v4s_own_epsilon():
 
 def test_deepseek_v4s_initial_values():
     """As its model draws them: our variant asks for the same numbers."""
-    asked = SymbolSublayer(Given.site, {})
+    asked = SymbolSublayer(site=Given.site, inner_widths={})
     placement = named("mhc-deepseek-v4")(SHAPE)
     placement.join(placement.start(Symbol("x", (), D), SymbolEnd()), asked, asked.norm)
     for part, of in {"weight": (0.0, 0.02), "bias": (0.0, 0.0), "scale": (1.0, 0.0)}.items():

@@ -16,8 +16,8 @@ time.sleep(600)
 """
 PARENT = """
 import os, subprocess, sys, time
-from normscope.processes.surroundings import LAUNCHER
-os.environ[LAUNCHER] = str(os.getpid())
+from normscope.processes.surroundings import with_lifeline
+os.environ.update(with_lifeline({}))
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
 child.stdout.readline()
 print(child.pid, flush=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError
-from ..processes.surroundings import LAUNCHER, interpreter, rank_of_environment, under_torchrun
+from ..processes.surroundings import interpreter, rank_of_environment, under_torchrun, with_lifeline
 from ..signals import Interrupted, Stopped
 from .console import TrainDisplay, say, stderr
 from .options import described_by
@@ -78,7 +78,7 @@ def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
     if sys.platform == "linux":
         # All of them are on this machine, whose name need not lead anywhere.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    os.environ[LAUNCHER] = str(os.getpid())
+    os.environ.update(with_lifeline({}))
     # What torch warns of where another process has gone, with forty lines of its own code, the processes say in one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     python, *options = interpreter()

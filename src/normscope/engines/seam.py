@@ -128,7 +128,7 @@ def _started(job: Job, words: Sequence[str]) -> subprocess.Popen[bytes]:
             [*interpreter(), *words],
             stdout=log,
             stderr=subprocess.STDOUT,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             cwd=job.directory,
             env=with_lifeline(os.environ | in_threads(job.threads)),
             start_new_session=True,
@@ -146,10 +146,7 @@ class Processes(Engine[subprocess.Popen[bytes]]):
 
     def poll(self, running: subprocess.Popen[bytes]) -> int | None:
         """As of any engine."""
-        code = running.poll()
-        if code is not None:
-            running.communicate()  # closes the pipe by which it knew that we live
-        return code
+        return running.poll()
 
     def stop(self, running: Sequence[subprocess.Popen[bytes]]) -> None:
         """As of any engine."""
@@ -159,7 +156,6 @@ class Processes(Engine[subprocess.Popen[bytes]]):
                 process.send_signal(signal.SIGCONT)  # one that was halted saves too
         for process in running:
             process.wait()
-            process.communicate()
 
 
 def in_threads(threads: int) -> dict[str, str]:
@@ -178,7 +174,7 @@ def run_job(job: Job, devices: int) -> int:
     """Run the job of a cluster's worker to its end; its exit code. devices: processes of one training, 0 for one.
 
     KeyboardInterrupt, by which a cluster cancels, is passed on as a wish to save. Should this process be killed, the
-    job's sees its end of a pipe close, and saves and ends.
+    job's sees that it has gone, and saves and ends.
     """
     patience = time.monotonic() + _PATIENCE_SECONDS
     while is_held(job.folder):
@@ -186,14 +182,14 @@ def run_job(job: Job, devices: int) -> int:
             note(job, f"{job.folder} is still being trained by another process")
             return _LOCKED
         time.sleep(_LOOK_SECONDS)
-    with _started(job, with_devices(job.words, devices)) as process:
-        try:
-            while (code := process.poll()) is None:
-                time.sleep(_LOOK_SECONDS)
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
+    process = _started(job, with_devices(job.words, devices))
+    try:
+        while (code := process.poll()) is None:
+            time.sleep(_LOOK_SECONDS)
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
     return code
 
 

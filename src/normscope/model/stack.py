@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..placement import Placement, Site, SublayerKind
-from ..placement.base import Initial, State
+from ..placement.base import State
 from ..placement.reading import read
 from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
 from ..settings.tables import check_choice, check_choices
@@ -22,7 +22,7 @@ from .linear import Dropout
 from .placed import NORMS, NormGroup, PlacedParameters, Schedules
 from .sublayers import ACTIVATIONS, GATED, Attention, feed_forward
 
-_MakeNorms = Callable[[SymbolEnd | SymbolSublayer], NormGroup]
+_MakeNorms = Callable[[SymbolEnd], NormGroup]
 
 
 class PlacedEnd(nn.Module):
@@ -34,7 +34,7 @@ class PlacedEnd(nn.Module):
         self.placed = PlacedParameters(asked.parameters)
         self.schedule = schedule
 
-    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Tensor:
+    def parameter(self, name: str, **spec: Any) -> Tensor:
         return self.placed[name]  # type: ignore[no-any-return]
 
     def scheduled(self, name: str, *, initial: float) -> Tensor:
@@ -77,15 +77,7 @@ class _BoundSublayer:
     def __call__(self, x: Tensor, /, **inside: Callable[[Tensor], Tensor]) -> Tensor:
         return self.module(x, self.context, inside)  # type: ignore[no-any-return]
 
-    def parameter(
-        self,
-        name: str,
-        *,
-        initial: Initial,
-        shape: tuple[int, ...] = (),
-        std: float = 0.0,
-        shared_by_block: bool = False,
-    ) -> Tensor:
+    def parameter(self, name: str, *, shared_by_block: bool = False, **spec: Any) -> Tensor:
         return (self.shared if shared_by_block else self.module.placed)[name]  # type: ignore[no-any-return]
 
     def scheduled(self, name: str, *, initial: float) -> Tensor:
@@ -261,7 +253,7 @@ def norm_maker(
 ) -> _MakeNorms:
     """What builds the norms that a part of the formula asks for."""
 
-    def make(asked: SymbolEnd | SymbolSublayer) -> NormGroup:
+    def make(asked: SymbolEnd) -> NormGroup:
         return NormGroup(
             asked.norm.widths, lambda width: make_norm(placement, norm, epsilon, width), frozenset(asked.norm.grouped)
         )

@@ -156,14 +156,11 @@ class End(Protocol):
         ...
 
 
-class Sublayer(Protocol):
+class Sublayer(End, Protocol):
     """F of the papers: attention, cross-attention or feed-forward, with what a formula may ask of it."""
 
     @property
     def site(self) -> Site: ...
-
-    @property
-    def norm(self) -> Norms: ...
 
     def __call__(self, x: Value, /, **inside: Callable[[Value], Value]) -> Value:
         """F(x). `inside` applies a function within F: `query`, `key`, `value` (attention) act on the projections,
@@ -180,10 +177,6 @@ class Sublayer(Protocol):
         shared_by_block: bool = False,
     ) -> Value:
         """As an end's; `shared_by_block`: one for all sub-layers of the block."""
-        ...
-
-    def scheduled(self, name: str, *, initial: float) -> Value:
-        """As an end's."""
         ...
 
 

@@ -20,11 +20,7 @@ class Reading:
     @property
     def schedules(self) -> dict[str, float]:
         """Every number that follows a schedule, with its value before the first update."""
-        everyone: tuple[SymbolEnd | SymbolSublayer, ...] = (
-            self.start,
-            *(sublayer for block in self.blocks for sublayer in block),
-            self.finish,
-        )
+        everyone = (self.start, *(sublayer for block in self.blocks for sublayer in block), self.finish)
         return {name: initial for asked in everyone for name, initial in asked.schedules.items()}
 
 

@@ -183,16 +183,13 @@ class SymbolEnd:
         return Symbol(name)
 
 
-@dataclass(slots=True)
-class SymbolSublayer:
+@dataclass(slots=True, kw_only=True)
+class SymbolSublayer(SymbolEnd):
     """F as a symbol. `inner_widths`: the width at each place inside F where a function may be applied."""
 
     site: Site
     inner_widths: dict[str, int]
     printed: str = "F"
-    norm: _SymbolNorms = field(default_factory=_SymbolNorms)
-    parameters: dict[str, ParameterSpec] = field(default_factory=dict)
-    schedules: dict[str, float] = field(default_factory=dict)
     used_places: set[str] = field(default_factory=set)
     """Where within F the formula applies a function."""
 
@@ -214,10 +211,6 @@ class SymbolSublayer:
         self.parameters[name] = ParameterSpec(initial=initial, shape=shape, std=std, shared_by_block=shared_by_block)
         return Symbol(name, shape=shape)
 
-    def scheduled(self, name: str, *, initial: float) -> Symbol:
-        self.schedules[name] = initial
-        return Symbol(name)
-
 
 def refuse_unknown_places(site: Site, asked: Any, known: Any) -> None:
     """Raise ValueError where a formula applies a function at a place that this kind of F does not have."""
@@ -237,4 +230,4 @@ def symbol_sublayer(site: Site, printed: str = "F") -> SymbolSublayer:
     else:
         inner = dict.fromkeys(("query", "output"), stack.query_width)
         inner |= dict.fromkeys(("key", "value"), stack.key_value_width)
-    return SymbolSublayer(site, inner, printed)
+    return SymbolSublayer(site=site, inner_widths=inner, printed=printed)

@@ -43,38 +43,25 @@ def size_of_environment() -> int:
 
 
 VARIABLE = "NORMSCOPE_LIFELINE"
-"""Set for processes whose standard input is such a pipe."""
-LAUNCHER = "NORMSCOPE_LAUNCHER"
-"""Set, to its parent's number, for a process that torch's launcher starts, which gives it no pipe."""
+"""Set, to its parent's number, for a process that is to end with its parent."""
 _LOOK_SECONDS = 1.0
 
 
 def with_lifeline(environment: dict[str, str]) -> dict[str, str]:
-    """The environment of a process whose standard input is a lifeline."""
-    return environment | {VARIABLE: "stdin"}
+    """The environment of a process that this one starts, and that is to end with it."""
+    return environment | {VARIABLE: str(os.getpid())}
 
 
 def hold_lifeline() -> None:
-    """Have this process asked to stop, as SIGTERM does, when the one that started it is gone.
-
-    Nothing happens in a process that was not started `with_lifeline`, or by the launcher of `LAUNCHER`.
-    """
+    """Have this process asked to stop, as SIGTERM does, when the one that started it `with_lifeline` is gone."""
     # Its own processes have other parents.
-    if os.environ.pop(VARIABLE, None) is not None:
-        threading.Thread(target=_watch, daemon=True).start()
-    if (launcher := os.environ.pop(LAUNCHER, None)) is not None:
-        threading.Thread(target=_watch_parent, args=[int(launcher)], daemon=True).start()
+    if (parent := os.environ.pop(VARIABLE, None)) is not None:
+        threading.Thread(target=_watch, args=[int(parent)], daemon=True).start()
 
 
-def _watch_parent(parent: int) -> None:
+def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _watch() -> None:
-    while os.read(0, 1):
-        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

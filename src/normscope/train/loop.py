@@ -95,6 +95,8 @@ class Trainer:
         # It reads what all have; so the first measures while the others wait for it.
         self.monitor = monitor if group.first else None
         self.stopping, self.say, self.listeners = stopping, say, list(listeners)
+        self.log: MetricsLog | None = None
+        """Of the first process alone."""
         self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, group=group, say=say)
 
     @property
@@ -115,8 +117,6 @@ class Trainer:
         mark = self.saving.restore(from_step=from_step, identity=identity, updates=self.updates)
         if mark is None:
             self._begin()
-        self.log: MetricsLog | None = None
-        """Of the first process alone."""
         self.group.first_only(lambda: self._open_log(mark or LogMark()))
         if self.stopping is not None:
             events = self.group.together(lambda: self.folder.events() if self.group.first else [])

@@ -121,13 +121,7 @@ class _LaterSublayer(_LaterEnd):
         return self._branches[-1]
 
     def parameter(
-        self,
-        name: str,
-        *,
-        initial: Initial,
-        shape: tuple[int, ...] = (),
-        std: float = 0.0,
-        shared_by_block: bool = False,
+        self, name: str, *, shape: tuple[int, ...] = (), shared_by_block: bool = False, **spec: Any
     ) -> _Later:
         return _Later("parameter", (("block" if shared_by_block else self.place, name),), shape)
 
