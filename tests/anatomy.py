@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_036,
-    "lines of normscope": 67_470,
+    "lines": 80_017,
+    "lines of normscope": 67_451,
     "files": 487,
     "import lines, %": 6.58,
-    "public nouns": 688,
+    "public nouns": 687,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

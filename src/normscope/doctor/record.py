@@ -6,8 +6,8 @@ norm gives.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal
@@ -367,6 +367,12 @@ class ModelMeasurements:
     def predicts_next(self) -> bool:
         """Whether the loss's targets are known to be the tokens that the model is given one place later."""
         return self.target_places == 1
+
+
+def with_measured(stack: Stack, found: Iterable[Mapping[str, Any]]) -> Stack:
+    """The stack with further fields measured of each sub-layer, in order."""
+    both = zip(stack.sublayers, found, strict=True)
+    return replace(stack, sublayers=tuple(replace(one, measured=replace(one.measured, **new)) for one, new in both))
 
 
 def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:

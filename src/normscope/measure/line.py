@@ -45,7 +45,7 @@ def euclidean_norm(x: Tensor) -> float:
         wide = torch.float32 if x.device.type == "mps" else torch.float64
         return float(torch.linalg.vector_norm(x, dtype=wide))
     # A few entries at a time, as a copy of all would have to go to memory and come back.
-    pieces = (some.double() for some in x.reshape(-1).split(_ELEMENTS_AT_ONCE))
+    pieces = (some.double() for some in torch.split(x.reshape(-1), _ELEMENTS_AT_ONCE))
     return math.sqrt(sum(float(wide.dot(wide)) for wide in pieces))
 
 

@@ -60,13 +60,26 @@ def mixes_positions(graph: Graph, read: int, output: int) -> bool | None:
         changed = x.clone().contiguous()
         row = changed.view(tokens, -1)[token]
         row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
-        after = _rows(graph.trace.again({read: changed}, output), tokens)
+        given = {read: changed, **_products_with(graph, read, output, token, row)}
+        after = _rows(graph.trace.again(given, output), tokens)
         rows = int((after - before).abs().amax(-1).gt(1e-6 * before.abs().amax()).sum())
         if rows > 1:
             return True
         changes = changes or rows > 0
     # A last matrix that starts at zero hides what comes before it.
     return False if changes else None
+
+
+def _products_with(graph: Graph, read: int, output: int, token: int, row: torch.Tensor) -> dict[int, torch.Tensor]:
+    """Products of a value as it is with matrices, with another row of it: no other row of theirs changes."""
+    found = {}
+    for number in graph.between(read, output):
+        value = graph.values[number]
+        left = graph.factors(value)[0] if value.op in ("mm", "addmm") else None
+        if left is not None and rearranged(graph, left) == rearranged(graph, read) and keeps_rows(graph, read, number):
+            found[number] = value.tensor.clone()
+            found[number][token] = graph.trace.again({left: row[None]}, number)[0]
+    return found
 
 
 def _rows(y: torch.Tensor, tokens: int) -> torch.Tensor:

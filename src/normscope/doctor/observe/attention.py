@@ -16,7 +16,7 @@ from torch import Tensor
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..record import AttentionMeasurements, Stack
+from ..record import AttentionMeasurements, Stack, with_measured
 from ..trace.flow import rearranged
 from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
@@ -47,17 +47,9 @@ def with_attention(
         for stream, stack in zip(streams, stacks, strict=True):
             crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
             padding = padding_in(inputs, crosses)
-            sublayers = [
-                replace(
-                    sublayer,
-                    measured=replace(
-                        sublayer.measured,
-                        attention=attention_of(graph, branch, padding, places=sublayer.block in probed(stack)),
-                    ),
-                )
-                for sublayer, branch in zip(stack.sublayers, branches_of(stack, stream), strict=True)
-            ]
-            found.append(replace(stack, sublayers=tuple(sublayers)))
+            both = zip(stack.sublayers, branches_of(stack, stream), strict=True)
+            seen = [_of(graph, branch, padding, places=one.block in probed(stack)) for one, branch in both]
+            found.append(with_measured(stack, [{"attention": attention} for attention in seen]))
     return tuple(found)
 
 
@@ -87,9 +79,7 @@ class _Place:
     softmax: int
 
 
-def attention_of(
-    graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: bool
-) -> AttentionMeasurements | None:
+def _of(graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: bool) -> AttentionMeasurements | None:
     """What was measured of a branch's attention, the first of several; None where it has none that is understood.
 
     padding: by the kind of attention a mask of (sequences, keys), False at tokens without meaning. places: whether to

@@ -1,8 +1,9 @@
 """Look at a model once: find its stacks, and measure every sub-layer in one forward and one backward pass."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,11 +14,11 @@ from ..find.search import streams_in
 from ..find.streams import Stream
 from ..find.surroundings import unregistered_parameters, unused_parameters
 from ..identify.stacks import as_stacks
-from ..record import ModelMeasurements, Stack, Sublayer, norm_over
+from ..record import ModelMeasurements, Stack, norm_over, with_measured
 from ..trace.forward import Inputs, call_with, tokens_in
 from ..trace.graph import Graph
 from .attention import with_attention
-from .gradients import Backward, NoGradient, NonfiniteLoss, backward, with_opening
+from .gradients import NoGradient, NonfiniteLoss, backward, with_opening
 from .norms import norm_gains, powers
 from .parameters import flat_gates, tables_and_outputs
 from .path import added_again, altered, first_nan, random_factors, writers
@@ -42,33 +43,23 @@ def examined(
     _refuse_meta(model)
     watched = _watched(model, inputs)
     stacks, measured, written = watched.stacks, watched.measured, watched.written
-    rewired = None
     if rewire:
         with left_unchanged(model, written):
             rewired = rewired_loss_nats(watched.graph, watched.streams, stacks, loss)
+        measured = replace(measured, rewired_loss_nats=rewired)
     del watched
+    run = partial(call_with, model, inputs)
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in stacks]
     try:
-        passed = backward(
-            model, lambda: call_with(model, inputs), loss, widths=widths, written=written, tokens=tokens_in(inputs)
+        measured, places = backward(
+            model, run, loss, measured, widths=widths, written=written, tokens=tokens_in(inputs)
         )
     except NonfiniteLoss as error:
         cause = first_nan(streams_in(model, inputs)[0])
         raise (NoGradient(f"the loss is nan, for {cause}") if cause else error) from error
-    stacks = tuple(_with_gradients(stack, passed) for stack in stacks)
-    measured = replace(
-        measured,
-        loss_nats=passed.loss_nats,
-        loss_is_stand_in=passed.loss_is_stand_in,
-        rewired_loss_nats=rewired,
-        classes=passed.classes,
-        logit_deviation=passed.logit_deviation,
-        gradient_norms=passed.gradient_norms,
-        target_places=passed.target_places,
-        scores_are=passed.scores_are,
-    )
-    return with_opening(stacks, measured, model, lambda: call_with(model, inputs), loss, written)
+    stacks = tuple(_with_gradients(stack, measured.gradient_norms, places) for stack in stacks)
+    return with_opening(stacks, measured, model, run, loss, written)
 
 
 def _refuse_meta(model: nn.Module) -> None:
@@ -145,13 +136,8 @@ def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:
     return tuple(name for name in names if name.rpartition(".")[0] not in trained)
 
 
-def _with_gradients(stack: Stack, passed: Backward) -> Stack:
-    recipe = stack.recipe
-    if recipe is not None:
-        recipe = replace(recipe, asked_everywhere=passed.places == recipe.rows)
-
-    def completed(sublayer: Sublayer) -> Sublayer:
-        norm = norm_over(sublayer.measured.matrices, passed.gradient_norms)
-        return replace(sublayer, measured=replace(sublayer.measured, gradient_norm=norm))
-
-    return replace(stack, recipe=recipe, sublayers=tuple(map(completed, stack.sublayers)))
+def _with_gradients(stack: Stack, norms: Mapping[str, float], places: int) -> Stack:
+    """places: at how many the output says something."""
+    if stack.recipe is not None:
+        stack = replace(stack, recipe=replace(stack.recipe, asked_everywhere=places == stack.recipe.rows))
+    return with_measured(stack, [{"gradient_norm": norm_over(one.measured.matrices, norms)} for one in stack.sublayers])

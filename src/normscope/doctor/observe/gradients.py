@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from ...measure.line import Line, euclidean_norm, row_spread
 from ...measure.unchanged import left_unchanged
-from ..record import ModelMeasurements, Stack, Sublayer
+from ..record import ModelMeasurements, Stack, Sublayer, with_measured
 from ..trace.forward import main_tensor, named_in, tensors_in
 
 # N = tokens, V = classes
@@ -25,31 +25,20 @@ class NonfiniteLoss(ValueError):
     """A loss that is infinite or NaN."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backward:
-    """What a forward and a backward pass showed; fields as in `ModelMeasurements`."""
-
-    loss_nats: float
-    loss_is_stand_in: bool
-    classes: int | None
-    logit_deviation: float | None
-    gradient_norms: Mapping[str, float]
-    places: int
-    """At which the output says something: the tokens, or one for a sequence; 0 where that is not known."""
-    target_places: int | None = None
-    scores_are: Literal["", "probabilities", "cut"] = ""
-
-
 def backward(
     model: nn.Module,
     run: Callable[[], Any],
     loss: Callable[[Any], Tensor] | None,
+    measured: ModelMeasurements,
     *,
     widths: Sequence[int] = (),
     written: Sequence[Tensor] = (),
     tokens: Sequence[Tensor] = (),
-) -> Backward:
-    """One forward pass `run()` with gradients, and one backward pass; the model and its `.grad` stay as they are.
+) -> tuple[ModelMeasurements, int]:
+    """What one forward pass `run()` with gradients and one backward pass add to what was measured before.
+
+    And at how many places the output says something: the tokens, or one for a sequence; 0 where that is not known. The
+    model and its `.grad` stay as they are.
 
     loss: of the output, a mean per token in nats. Without it, what the output names `loss`, or the output itself where
     it is one number, or else a loss on random targets: the cross-entropy of the logits, or of the first tensor's last
@@ -79,7 +68,8 @@ def backward(
     if at_scores is not None and not is_stand_in and not of_softmax:
         # A loss that is no function of differences of logits, such as a mean square, is no cross-entropy of them.
         classes = deviation = None
-    return Backward(
+    completed = replace(
+        measured,
         loss_nats=nats,
         loss_is_stand_in=is_stand_in,
         classes=classes,
@@ -87,10 +77,10 @@ def backward(
         gradient_norms={
             name: 0.0 if gradient is None else euclidean_norm(gradient) for name, gradient in gradients.items()
         },
-        places=places,
         target_places=None if is_stand_in or at_scores is None else _target_places(at_scores, tokens),
         scores_are=_scores_are(scores) if of_softmax and classes is not None else "",
     )
+    return completed, places
 
 
 WITHOUT_AUTOGRAD = "the forward pass runs under torch.no_grad or inference_mode, or detaches all that it returns"
@@ -250,13 +240,12 @@ def with_opening(
         gradients, heard = _gradients_heard(run(), loss, weights)
         opened = _opened(lambda: _gradients_heard(run(), loss, weights)[0], weights, gradients, shut)
 
-    def complete(sublayer: Sublayer) -> Sublayer:
+    def reaches_loss(sublayer: Sublayer) -> bool:
         outputs = sublayer.measured.outputs
-        reaches = not outputs or any(heard[place] for place in outputs)
-        return replace(sublayer, measured=replace(sublayer.measured, reaches_loss=reaches))
+        return not outputs or any(heard[place] for place in outputs)
 
-    found = tuple(replace(stack, sublayers=tuple(map(complete, stack.sublayers))) for stack in stacks)
-    return found, replace(measured, opening=frozenset(opened))
+    found = [with_measured(stack, [{"reaches_loss": reaches_loss(one)} for one in stack.sublayers]) for stack in stacks]
+    return tuple(found), replace(measured, opening=frozenset(opened))
 
 
 def _shut(sublayers: Collection[Sequence[str]], norms: Mapping[str, float]) -> list[list[str]]:

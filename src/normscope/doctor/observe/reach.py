@@ -4,7 +4,6 @@ Read by computing each branch again with one token changed: what is masked, cut,
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from ..find.branches import Branch, keeps_rows
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..record import RecordedPlace, Stack
+from ..record import RecordedPlace, Stack, with_measured
 from ..trace.flow import rearranged
 from ..trace.graph import Graph
 
@@ -33,11 +32,9 @@ def with_reach(graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack])
     """The stacks with what each of their branches is made from, where the stream is (A, C, D)."""
     found = []
     for stream, stack in zip(streams, stacks, strict=True):
-        sublayers = []
-        for sublayer, branch in zip(stack.sublayers, branches_of(stack, stream), strict=True):
-            later, mixes = _reach(graph, branch, sublayer.measured.place)
-            sublayers.append(replace(sublayer, measured=replace(sublayer.measured, reads_later=later, mixes=mixes)))
-        found.append(replace(stack, sublayers=tuple(sublayers)))
+        both = zip(stack.sublayers, branches_of(stack, stream), strict=True)
+        reaches = [_reach(graph, branch, sublayer.measured.place) for sublayer, branch in both]
+        found.append(with_measured(stack, [{"reads_later": later, "mixes": mixes} for later, mixes in reaches]))
     return tuple(found)
 
 
