@@ -134,6 +134,42 @@ def test_trained_weights_get_no_rate_of_a_training_from_its_beginning():
     found = advise(model, loss, optimizer="adam", wanted_rate=None, stacks=find_stacks(model, TOKENS), trained=True)
     assert found.best_rate is None
     assert "trained" in found.unknown
+    probing = Probing(batches=batch_of, updates=30)
+    stacks = find_stacks(model, TOKENS)
+    looked = advise(model, loss, optimizer="adam", wanted_rate=None, stacks=stacks, trained=True, probing=probing)
+    assert "the weights are trained, and how short trainings are read was fitted to initial ones" in looked.notes
+
+
+def test_a_model_that_learns_at_no_rate_is_named_none():
+    model = encoder(2, norm_first=True)
+    probing = Probing(batches=batch_of, updates=30)
+    stacks = find_stacks(model, TOKENS)
+
+    def flat(output):
+        return 0 * output.sum() + 1
+
+    found = advise(model, flat, optimizer="adam", wanted_rate=1e-3, stacks=stacks, probing=probing)
+    assert found.best_rate is found.best_interval is found.good_range is None
+    assert found.unknown == "the loss fell at none of the rates that were tried"
+    assert found.wanted_place == "unknown"
+    assert found.warmup is None
+
+
+@pytest.mark.parametrize(("rate", "way"), [(1e-5, "highest"), (1e4, "lowest")])
+def test_a_probe_whose_lowest_loss_is_at_an_end_says_so(monkeypatch, rate, way):
+    monkeypatch.setattr("normscope.doctor.advise.advice.law", lambda: lambda facts: rate)
+    found = advised(encoder(2, norm_first=True), probing=Probing(batches=batch_of, updates=60))
+    assert any(f"the loss fell furthest at the {way} rate that was tried" in note for note in found.notes)
+
+
+def test_no_warm_up_is_looked_for_at_a_rate_that_may_be_too_low():
+    model, probing = encoder(2, norm_first=True), Probing(batches=batch_of, updates=120)
+    best = advised(model, probing=probing)
+    rate = (best.best_interval.low * best.good_range.low) ** 0.5
+    found = advised(model, rate=rate, probing=probing)
+    assert found.wanted_place == "undecided"
+    assert found.wanted_training is not None
+    assert found.warmup is None
 
 
 def test_a_probe_looks_about_the_known_rate():

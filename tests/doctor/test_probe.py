@@ -80,6 +80,18 @@ def test_a_short_training_is_the_one_that_a_loop_makes():
     assert len(found.spreads) == 6
 
 
+def test_an_output_of_zeros_at_the_start_is_not_stuck():
+    """Its spread is only there later: beside none a small one, as of a small loss, said nothing."""
+    model = model_of()
+    torch.nn.init.zeros_(model[-1].weight)
+    torch.nn.init.zeros_(model[-1].bias)
+    with restored(model):
+        found = train_shortly(model, BATCHES, maker_of(model, "sgd"), rate=1e-3, updates=12)
+    assert found.spreads[0] == 0.0
+    assert max(found.spreads) == 1.0
+    assert outcome_of(found) == "learns"
+
+
 def test_everything_is_bit_for_bit_what_it_was():
     model = model_of()
     model[5].weight.requires_grad_(False)

@@ -34,7 +34,7 @@ def test_the_rows_of_a_probe():
             "4.1e-4",
             "90 % range 1.9e-4 to 8.8e-4; for 150 updates, no warm-up",
         ),
-        "good learning rates": ("1.4e-4 to 8.2e-4", "expected within 0.1 nats per token of the best"),
+        "good learning rates": ("1.4e-4 to 8.2e-4", "expected within 0.1 of the best's loss"),
         "your learning rate": ("3e-3", "above the good range; stuck in 12 updates at it"),
         "warm-up": (
             "80 updates",

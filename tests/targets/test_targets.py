@@ -97,7 +97,8 @@ def unknown_key(): return {"model": encoder(), "batch": 3}
 def no_model(): return {"inputs": 3}
 def inputs_of_no_kind(): return encoder(), 3
 def loss_of_no_kind(): return encoder(), torch.ones(1, 3, WIDTH), "mse"
-def optimizer_of_no_kind(): return {"model": encoder(), "optimizer": "adam"}
+def named_optimizer(): return {"model": encoder(), "optimizer": "adamw"}
+def optimizer_of_no_kind(): return {"model": encoder(), "optimizer": "ada"}
 NUMBER = 3
 '''
 
@@ -254,6 +255,10 @@ def test_labels_among_the_inputs_make_a_hugging_face_loss(user, folder):
     found = output(target)
     by_hand = functional.cross_entropy(found.logits[0, :-1], torch.arange(1, 8))
     torch.testing.assert_close(target.loss(found), by_hand)
+
+
+def test_an_optimiser_may_be_a_name(user):
+    assert user("doctored_models:named_optimizer").optimizer == "adamw"
 
 
 def test_the_seed_is_the_factorys_too(user):

@@ -182,7 +182,7 @@ def doctor(
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
             watch(f"looking at {found.title}", 0, 1)
             probing = None if probe is None else probing_of(found, probe)
-            has_rate = rate is not None or found.optimizer is not None
+            has_rate = rate is not None or not isinstance(found.optimizer, str | None)
             watch.plan("the whole diagnosis", forward_passes(probe_updates=probe or 0, warmups=has_rate))
             diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
     from ..doctor.result import worst_of

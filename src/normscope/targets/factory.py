@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..doctor.advise.short_run import Given
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError, error_line
+from ..optim import OPTIMIZERS
 from ..settings.files import OwnFile, factory_in, import_file
 from ..settings.tables import nearest
 from .target import Loss, SampleSettings
@@ -31,7 +32,7 @@ class _FactoryResult:
     model: nn.Module
     inputs: Inputs | None = None
     loss: Loss | None = None
-    optimizer: torch.optim.Optimizer | None = None
+    optimizer: torch.optim.Optimizer | str | None = None
     clip_norm: float | None = None
     warmup_updates: int | None = None
     batches: Given | None = None
@@ -173,7 +174,11 @@ _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
         _are_inputs,
     ),
     ("loss", "a function of the model's output", callable),
-    ("optimizer", "a torch.optim.Optimizer", lambda value: isinstance(value, torch.optim.Optimizer)),
+    (
+        "optimizer",
+        f"a torch.optim.Optimizer, or one of the names {', '.join(OPTIMIZERS)}",
+        lambda value: isinstance(value, torch.optim.Optimizer) or value in tuple(OPTIMIZERS),
+    ),
     ("clip_norm", "a positive number", lambda value: type(value) in (int, float) and value > 0),
     ("warmup_updates", "a number of updates", lambda value: type(value) is int and value >= 0),
     (

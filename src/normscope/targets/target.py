@@ -33,8 +33,8 @@ class Target:
     """None where no loss can be taken: a model that gives hidden states, or a factory that named none."""
     batches: Given | None = None
     """To train on shortly; None where it brings none."""
-    optimizer: torch.optim.Optimizer | None = None
-    """Its own one, at its peak rate; None where it brings none."""
+    optimizer: torch.optim.Optimizer | str | None = None
+    """Its own one, at its peak rate, or the name of one without a rate; None where it brings none."""
     warmup_updates: int | None = None
     """Of its training, up to the peak rate; None where that is not known."""
     loading: Loading | None = None

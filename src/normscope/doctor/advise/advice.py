@@ -1,7 +1,7 @@
 """Advice on the learning rate: what models like this one are trained with, or what short trainings of it say."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ...choosing.rates import ADAM, HELD, RateFacts, TypicalRate, law, typical_rate
 from ...optim import OPTIMIZERS
+from ...report.words import learning_rate
 from ..record import Stack
 from ..result import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
 from .optimizers import maker_of
@@ -18,6 +19,8 @@ from .short_run import Probing, ShortRun, batches_of
 
 _UNSEEN = "neither recipes nor trainings of ours with this optimiser are known near this width"
 _TRAINED = "the weights are trained, and known rates are of trainings from their beginning"
+_FROM_TRAINED = "the weights are trained, and how short trainings are read was fitted to initial ones"
+_NOTHING_LEARNED = "the loss fell at none of the rates that were tried"
 
 
 def facts_of(stacks: Sequence[Stack], optimizer: str) -> RateFacts:
@@ -59,12 +62,14 @@ def advise(
     batches = batches_of(probing.batches, loss)
     updates, expected = min(probing.updates, rule.updates), math.log10(law()(facts))
     looked = probe(model, batches, maker, expected=expected, rule=rule, updates=updates, watch=watch)
+    notes += (_FROM_TRAINED,) if trained else ()
     advice = _probed(maker.name, looked, rule, wanted_rate, notes)
     if wanted_rate is None:
         return advice
     trial = trial_at(wanted_rate, model, batches, maker, updates=rule.trial_updates, watch=watch)
     advice = replace(advice, wanted_training=_short(trial), updates_used=advice.updates_used + len(trial.losses))
-    if not advice.is_too_high and advice.wanted_place != "undecided":
+    may_be_too_high = advice.wanted_place == "undecided" and wanted_rate > (advice.best_rate or 0.0)
+    if not advice.is_too_high and not may_be_too_high:
         return advice
     found = shortest_warmup(model, batches, maker, rate=wanted_rate, updates=probing.updates, watch=watch)
     return replace(advice, warmup=warmup_advice(found), updates_used=advice.updates_used + found.updates_used)
@@ -95,24 +100,39 @@ def _known(
 def _probed(
     optimizer: str, looked: Probe, rule: ProbeRule, wanted_rate: float | None, notes: tuple[str, ...]
 ) -> Advice:
-    interval = _range(looked.best + rule.low, looked.best + rule.high)
-    good = _range(looked.best - rule.below, looked.best + rule.above)
-    few = f"{looked.updates_used} updates were made; how they are read was fitted to {rule.updates}"
+    learned = looked.reading.gain > 0
+    interval = _range(looked.best + rule.low, looked.best + rule.high) if learned else None
+    good = _range(looked.best - rule.below, looked.best + rule.above) if learned else None
+    place: RatePlace | None = (
+        "unknown" if good is None or interval is None else _place(wanted_rate or 0, good, interval)
+    )
     return Advice(
         optimizer=optimizer,
         source="probe",
         horizon_updates=rule.horizon_updates,
         regret_nats=rule.regret_nats,
         confidence=rule.confidence,
-        best_rate=10**looked.best,
+        unknown="" if learned else _NOTHING_LEARNED,
+        best_rate=10**looked.best if learned else None,
         best_interval=interval,
         good_range=good,
         wanted_rate=wanted_rate,
-        wanted_place=None if wanted_rate is None else _place(wanted_rate, good, interval),
+        wanted_place=None if wanted_rate is None else place,
         probed=tuple(map(_short, looked.trials)),
         updates_used=looked.updates_used,
-        notes=(*notes, *([few] if looked.updates_used < rule.updates else [])),
+        notes=(*notes, *_doubts(looked, rule)),
     )
+
+
+def _doubts(looked: Probe, rule: ProbeRule) -> Iterator[str]:
+    """Too few updates, and a lowest loss at an end of what was tried, beyond which the best rate may lie."""
+    if looked.updates_used < rule.updates:
+        yield f"{looked.updates_used} updates were made; how they are read was fitted to {rule.updates}"
+    rates = [trial.rate for trial in looked.trials]
+    middle = math.log10(rates[len(rates) // 2])
+    for end, way in ((rates[0], "lowest"), (rates[-1], "highest")):
+        if math.isclose(looked.reading.lowest, math.log10(end) - middle, abs_tol=1e-9):
+            yield f"the loss fell furthest at the {way} rate that was tried, {learning_rate(end, 2)}, and may beyond it"
 
 
 def warmup_advice(found: WarmupSearch) -> WarmupAdvice:

@@ -33,7 +33,8 @@ class ShortRun:
     losses: tuple[float, ...]
     """Of every update's batch before it, in nats; it ends at the first that is not finite."""
     spreads: tuple[float, ...]
-    """Of every update's output: the mean squared difference between its rows and their mean row, over the first's."""
+    """Of every update's output: the mean squared difference between its rows and their mean row, over the first's,
+    or over the largest where the first is 0."""
 
 
 _LAST = 6
@@ -95,7 +96,8 @@ def train_shortly(
         for group, share in zip(optimizer.param_groups, shares, strict=True):
             group["lr"] = share * rate * linear_warmup(update, warmup_updates=warmup_updates) * factor(update)
         optimizer.step()
-    first = spreads[0] or 1.0
+    # An output that starts at zero, as of a head of zeros, has a spread only later.
+    first = spreads[0] or max(filter(math.isfinite, spreads), default=0.0) or 1.0
     return ShortRun(
         rate=rate,
         warmup_updates=warmup_updates,

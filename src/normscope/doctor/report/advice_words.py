@@ -50,8 +50,9 @@ _PLACES: dict[RatePlace, str] = {
     "undecided": "undecided: it lies where the {kind} range may end",
     "unknown": "unknown: there is no range to compare it with",
 }
-_PROBE_UPDATES = 200
-"""What a first probe is recommended to spend."""
+_BEST_UPDATES, _PROBE_UPDATES = 60, 200
+"""What a first probe is recommended to spend: as many as look for the best rate at most, and with warm-ups for a rate
+of one's own."""
 OUTCOMES = {"learns": "learns", "unsettled": "unsettled", "stuck": "stuck", "not finite": "not finite"}
 """What became of a short training."""
 
@@ -120,7 +121,7 @@ def advice_rows(advice: Advice) -> list[_AdviceRow]:
     part = _AdvicePart.BEST if advice.source == "probe" else _AdvicePart.USUAL
     rows = [_AdviceRow(part=part, value=_best(advice), meaning=_why_best(advice))]
     if advice.good_range is not None and advice.regret_nats is not None:
-        meaning = f"expected within {advice.regret_nats:g} nats per token of the best"
+        meaning = f"expected within {advice.regret_nats:g} of the best's loss"
         rows.append(_AdviceRow(part=_AdvicePart.GOOD, value=range_words(advice.good_range), meaning=meaning))
     if advice.wanted_rate is not None:
         value = learning_rate(advice.wanted_rate)
@@ -162,7 +163,9 @@ def advice_facts(advice: Advice) -> list[tuple[str, str]]:
         length = f"{counted(advice.horizon_updates, 'update')} at a constant rate, without warm-up"
         facts.append(("Training length", length))
     if advice.regret_nats is not None:
-        facts.append(("A good rate ends", f"within {advice.regret_nats:g} nats per token of the best"))
+        facts.append(
+            ("A good rate ends", f"within {advice.regret_nats:g} of the best's loss, which is meant for nats per token")
+        )
         facts.append(("An interval holds the best rate", f"{percentage(advice.confidence, 0)} of the time"))
     return facts
 
@@ -179,12 +182,20 @@ def _best(advice: Advice) -> str:
 def _why_best(advice: Advice) -> str:
     """The interval and what it holds for, or why there is none; and what reads a rate from the model itself."""
     if advice.best_rate is None:
-        return f"{advice.unknown}: --probe {_PROBE_UPDATES} reads one from your model"
+        return (
+            advice.unknown
+            if advice.source == "probe"
+            else f"{advice.unknown}: {_probe(advice)} reads one from your model"
+        )
     span = "" if advice.best_interval is None else range_words(advice.best_interval)
     if advice.horizon_updates is None:
-        return f"{span}, by {_behind(advice)}; --probe {_PROBE_UPDATES} reads it from your model"
+        return f"{span}, by {_behind(advice)}; {_probe(advice)} reads it from your model"
     sure = f"{percentage(advice.confidence, 0)} range"
     return f"{sure} {span}; for {counted(advice.horizon_updates, 'update')}, no warm-up"
+
+
+def _probe(advice: Advice) -> str:
+    return f"--probe {_BEST_UPDATES if advice.wanted_rate is None else _PROBE_UPDATES}"
 
 
 def _behind(advice: Advice) -> str:
