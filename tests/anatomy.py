@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_055,
-    "lines of normscope": 67_489,
+    "lines": 80_069,
+    "lines of normscope": 67_503,
     "files": 487,
     "import lines, %": 6.58,
     "public nouns": 687,

@@ -158,7 +158,9 @@ def stack_words(stack: Stack) -> list[str]:
 
 
 def _what_it_is(stack: Stack) -> tuple[str, tuple[str, ...]]:
-    final = ("final norm",) if stack.final_norm else ("no final norm",) if stack.norm else ()
+    # Of what has no name it is not known whether a norm at the end is one of the blocks'.
+    ends = "a norm at the end" if not stack.placement and stack.end_read_by == "norm" else "no final norm"
+    final = ("final norm",) if stack.final_norm else (ends,) if stack.norm else ()
     scaled = f"{stack.scaled_placement} × scale" if stack.scaled_placement else "no registered placement"
     return stack.placement or scaled, (norm_name(stack.norm), *final)
 

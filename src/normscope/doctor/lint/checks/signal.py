@@ -268,8 +268,9 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
         told = f"the loss before training is {seen.loss_nats:.2f} nats a token, {abs(excess):.2f} {side} {chance}"
         if excess > SURPRISE_NATS:
             message = f"{told}: the model is sure of what it cannot know{_logits(seen.logit_deviation)}"
-            message += _because(patient, head)
-            fix += "; where logits are small, see that the loss is a mean over tokens and not a sum"
+            because = _because(patient, head)
+            message += because
+            fix += "" if because else "; where logits are small, see that the loss is a mean over tokens and not a sum"
             if head and _answers_itself(patient, head):
                 severity, fix = Severity.INFO, "nothing: the first updates make it answer with other tokens"
                 message += (

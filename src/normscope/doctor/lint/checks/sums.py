@@ -221,7 +221,9 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
         for row, members in around.items()
         for own, states in members.items()
         # Several that rest together wait for something else, as Longformer's for tokens that look at all others.
-        if states == {True} and sum(True in some for some in members.values()) <= min(2, len(members) - 1)
+        if states == {True}
+        and len(members) > (resting := sum(True in some for some in members.values()))
+        and (resting == 1 or (resting == _TWO and _like_others(patient, names, row, own)))
     ]
     tables = patient.weights
     found = [name for key in idle for name in names[key]]
@@ -240,6 +242,15 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
             fix="look where each is called: a name that was copied (self.key for self.value), or an output projection "
             "or a gate that is missing",
         )
+
+
+_TWO = 2
+
+
+def _like_others(patient: Patient, names: dict[tuple[str, str], list[str]], row: str, own: str) -> bool:
+    """Whether a module's weight has the shape of another one beside it."""
+    shapes = {other: patient.weights[some[0]].shape for (at, other), some in names.items() if at == row}
+    return names[row, own][0].endswith(".weight") and list(shapes.values()).count(shapes[own]) > _TWO
 
 
 def _left_out(patient: Patient, unused: set[str]) -> list[str]:

@@ -157,12 +157,12 @@ def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
     where, reads, others = (
         (bare, "the norm in front of it is in the skip too, norm(x) + F(norm(x))", "keep x as it is")
         if pre
-        else (twice, "its norm is not in the skip", "have theirs there")
+        else (twice, "its norm is not in the skip", f"have theirs there: {twice[0].formula} and {bare[0].formula}")
     )
     yield Fault(
         where=listed(sublayer.name for sublayer in where),
         message=f"{kind_name(where[0].kind)}: {reads}, in {len(where)} of {len(inside)} sub-layers, while the skips "
-        f"of the others {others}: {twice[0].formula} and {bare[0].formula}",
+        f"of the others {others}",
         fix="x + F(norm(x)) in every sub-layer, the skip taken before the norm"
         if pre
         else "norm(x + F(x)) in every sub-layer, the next one's skip taken after the norm",
