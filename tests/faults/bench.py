@@ -53,8 +53,7 @@ class Bench:
         # torch keeps one whenever it seeds devices that it has not begun, and looks at every file named in it.
         traceback.format_stack = lambda *_: []  # type: ignore[assignment]
         page.environment = lru_cache(page.environment)  # type: ignore[assignment]
-        for picture in ("endings_svg", "curves_svg", "gradient_svg", "schedule_svg"):
-            setattr(page, picture, drawn_once(getattr(page, picture)))
+        page.pictures = drawn_once(page.pictures)  # type: ignore[assignment, arg-type]
         self.place = place.resolve()
         self._streams: list[int] = []
         self.work, self._said = self.place / "work", self.place / "said"
