@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_069,
-    "lines of normscope": 67_503,
-    "files": 487,
-    "import lines, %": 6.58,
+    "lines": 80_055,
+    "lines of normscope": 67_489,
+    "files": 486,
+    "import lines, %": 6.57,
     "public nouns": 687,
     "homonyms": 25,
 }

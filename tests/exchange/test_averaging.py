@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from normscope.cli.main import main
 from normscope.data.opening import toy_corpus
 from normscope.errors import UserError
-from normscope.exchange.averaging import average_into, averaged
+from normscope.exchange.verbs import average_into, averaged
 from normscope.model import unit_vectors
 from normscope.runs.run import train_run
 from normscope.runs.trained import SCORES

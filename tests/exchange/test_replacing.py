@@ -14,11 +14,11 @@ from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.errors import UserError
 from normscope.exchange.replacing import re_placed
-from normscope.exchange.verbs import re_place_run, write_run
+from normscope.exchange.verbs import re_place_run
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from normscope.placement import named, registered, registry
 from normscope.runs.config import load
-from normscope.runs.trained import load_run
+from normscope.runs.trained import load_run, write_run
 from normscope.tasks.language_model import LanguageModelRunConfig
 from normscope.tasks.masked_lm import MaskedRunConfig
 from normscope.tasks.translation import TranslationRunConfig

@@ -19,7 +19,7 @@ from ..signals import Interrupted, Stopped
 from .console import say
 
 if TYPE_CHECKING:
-    from ..exchange.averaging import AveragedRun
+    from ..exchange.verbs import AveragedRun
 
 
 COMPARE = "api/comparison.py:compare"
@@ -244,7 +244,7 @@ def averaged_if_asked(run: Path, which: str, average: str | None) -> Iterator[tu
         raise UserError(
             f"--checkpoint {which} takes one checkpoint, and --average {average} several; leave one of them out"
         )
-    from ..exchange.averaging import averaged
+    from ..exchange.verbs import averaged
 
     with averaged(run, average) as found:
         yield found.run, "last", found
