@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_055,
-    "lines of normscope": 67_489,
+    "lines": 80_099,
+    "lines of normscope": 67_533,
     "files": 486,
-    "import lines, %": 6.57,
+    "import lines, %": 6.56,
     "public nouns": 687,
     "homonyms": 25,
 }

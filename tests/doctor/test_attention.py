@@ -66,6 +66,7 @@ def test_right_attention_is_silent(change, fused):
         (scaled(1.0), "attention-scale", "warning", "in all 4 attentions q·k of heads of width 8 is multiplied by 1,"),
         (scaled(8**0.5), "attention-scale", "warning", "multiplied by 2.828"),
         (scaled(1 / 8), "attention-scale", "info", "this is 1/d, as µP has it"),
+        (scaled(2**-0.5), "attention-scale", "warning", "1/√H of the number of heads"),
         (scaled(1 / 4), "attention-scale", "warning", "1/√d of the stream, not of a head"),
         (
             of(2, scaled(1.0)),

@@ -302,6 +302,10 @@ def on_the_sum(curve: Map) -> Callable[[Tensor, Block], Tensor]:
     return block
 
 
+def beside(skips: int) -> Callable[[Tensor, Block], Tensor]:
+    return lambda x, of: skips * x + of.attend(of.norms[0](x)) + of.feed(of.norms[1](x))
+
+
 def dropped(x: Tensor) -> Tensor:
     return functional.dropout(x, 0.1, training=False)
 
@@ -432,6 +436,17 @@ def says_tied(model: Model) -> None:
 
 ENCODER, CAUSAL = How(causal=False, loss=drawn_tokens), How()
 BUGS: dict[str, tuple[How, str, str]] = {
+    "a variance for a deviation": (
+        How(change=redrawn(lambda _, weight: 0.02**2 if weight.ndim > 1 else None)),
+        "initial-scheme",
+        "is the square of 0.02, as where a variance is given for a deviation",
+    ),
+    "queries of N(0, 1) alone": (
+        How(change=redrawn(lambda name, _: 1.0 if "query.weight" in name else None)),
+        "initial-scheme",
+        "no scheme has them so far apart",
+    ),
+    "x twice beside two branches": (How(block=beside(2)), "amplified-stream", "multiplies the stream by 8"),
     "a softmax over heads and keys at once": (
         replace(ENCODER, change=attending(of_all_heads)),
         "softmax-axis",
@@ -581,6 +596,7 @@ BUGS: dict[str, tuple[How, str, str]] = {
     "a mask of padding that is not used": (of_padding(None), "attention-mask", "of their weight to padding"),
 }
 RIGHT = {
+    "branches side by side": How(block=beside(1)),
     "a mask repeated in the order of heads": replace(
         of_padding(None), change=attending(folded(lambda mask: mask.repeat(HEADS, 1)))
     ),

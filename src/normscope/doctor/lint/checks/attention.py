@@ -213,7 +213,17 @@ def _is_by_keys(seen: AttentionMeasurements, _: int) -> bool:
 _EXACT = 1e-4
 
 
+def _is_by_heads(seen: AttentionMeasurements, width: int) -> bool:
+    heads = width // seen.head_width
+    # Of d² heads it is 1/d.
+    return (
+        heads not in (1, seen.head_width, seen.head_width**2)
+        and abs(abs(seen.scale or 0.0) * math.sqrt(heads) - 1) < _EXACT
+    )
+
+
 _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str], ...] = (
+    (_is_by_heads, Severity.WARNING, "this is 1/√H of the number of heads, not 1/√d of the width of one"),
     (_is_unscaled, Severity.WARNING, "no 1/√d takes off what the width of a head multiplies logits with"),
     (_is_of_width, Severity.WARNING, "this is 1/√d of the stream, not of a head"),
     (_is_by_width_of_stream, Severity.WARNING, "this is 1/d of the stream, not 1/√d of a head"),

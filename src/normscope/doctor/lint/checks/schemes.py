@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 from torch import nn
 
@@ -30,6 +30,12 @@ _DEEP = 12
 """Blocks from which on weights that are not divided by depth are worth a note."""
 _CLOSED = 0.6
 """Of GPT-2's deviation for this depth: below, weights were divided for a much deeper stack."""
+_VARIANCE = 1e-3
+"""Below every deviation in use: 0.02 over √(2 · 96) is 0.0014, and outputs alone are divided so."""
+_WAITING = 1e-6
+"""Below, weights wait for a checkpoint, as SAM's at 1e-10 do."""
+_FAR = 25.0
+"""Factor between purposes beyond what depth, width of heads or inputs make."""
 _ROUND = (0.5, 0.25, 0.1)
 """Ratios that somebody may have chosen, and no depth."""
 
@@ -57,6 +63,27 @@ def initial_scheme(patient: Patient) -> Iterator[Fault]:
 def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
     groups = drawn_alike(patient, stack)
     if not groups:
+        return
+    usual = {group.purpose: median(group.sizes) for group in groups}
+    # What joins the stream may start next to 0.
+    inside = [group.purpose for group in groups if not group.joins] or list(usual)
+    largest, least = max(inside, key=usual.__getitem__), min(inside, key=usual.__getitem__)
+    if _WAITING < usual[largest] < _VARIANCE:
+        yield Fault(
+            where=stack.name,
+            message=f"all matrices of the {stack.blocks} blocks start at {usual[largest]:.2g} or less, where no scheme "
+            f"draws so small: {usual[largest]:.2g} is the square of {usual[largest] ** 0.5:.2g}, as where a variance "
+            "is given for a deviation",
+            fix="draw them at 0.02, or at 1/√(inputs)",
+        )
+        return
+    if usual[least] and usual[largest] > _FAR * usual[least]:
+        yield Fault(
+            where=listed(name for group in groups if group.purpose == largest for name in group.names),
+            message=f"{largest} start at {usual[largest]:.3g}, {usual[largest] / usual[least]:.0f} times larger than "
+            f"{least}, at {usual[least]:.3g}: no scheme has them so far apart",
+            fix="draw all matrices by one scheme",
+        )
         return
     split = [(group, split_in_two(group)) for group in groups if len(group.sizes) > _LEAST_BLOCKS]
     # Experts are several of one purpose in each block.

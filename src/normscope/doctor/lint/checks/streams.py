@@ -284,7 +284,8 @@ def _is_gated(found: Sublayer) -> bool:
 def _keeps_square(found: Sublayer) -> bool:
     """Whether the factors of skip and branch, a² + b² = 1, replace what is lost, as Muse Spark's gates do."""
     skip, branch, both = found.skip_scale, found.branch_scale, factor_of_sum(found)
-    return skip is not None and branch is not None and abs((skip**2 + branch**2) * both**2 - 1) < 0.05
+    # Without any skip nothing is kept.
+    return bool(skip) and branch is not None and abs(((skip or 0.0) ** 2 + branch**2) * both**2 - 1) < 0.05
 
 
 def _skip_factors(stack: Stack) -> Iterator[tuple[Sublayer, float]]:
@@ -299,6 +300,10 @@ def _skip_factors(stack: Stack) -> Iterator[tuple[Sublayer, float]]:
             mixing = found.connection.mixing
             if mixing is not None and mixing.total is not None:
                 yield found, abs(mixing.total)
-        # Where sub-layers have one formula together, streams stand in tensors of their own, and no path is the skip.
-        elif found.skip_scale is not None and len(found.formula.segment.branches) == 1:
+        # Where sub-layers have one formula together, streams stand in tensors of their own, and no path is the skip,
+        # but for those side by side.
+        elif found.skip_scale is not None and (
+            len(found.formula.segment.branches) == 1
+            or (found.parallel and found.formula.branch is found.formula.segment.branches[0])
+        ):
             yield found, abs(found.skip_scale * factor_of_sum(found))
