@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 80_099,
+    "lines": 79_962,
     "lines of normscope": 67_533,
     "files": 486,
-    "import lines, %": 6.56,
+    "import lines, %": 6.57,
     "public nouns": 687,
     "homonyms": 25,
 }

@@ -49,7 +49,7 @@ def _tupled(value: Any) -> Any:
 
 
 def _ladder(arm: Mapping[str, Any], peak_lrs: Any) -> Any:
-    run = partial(of_study("engine", "LadderRun"), cell=None, first_nats=math.nan)
+    run = partial(of_study("engine", "_LadderRun"), cell=None, first_nats=math.nan)
     again = arm.get("again_nats") or {arm.get("best_lr"): arm.get("last_loss_nats")}
     return of_study("engine", "Ladder")(
         warmup_updates=arm["warmup_updates"],
@@ -90,7 +90,7 @@ def _figure(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any]
         for one in data["configurations"]
     }
     zero = dict.fromkeys(("train_pairs", "train_tokens", "valid_pairs", "valid_tokens", "vocabulary"), 0)
-    text = of_study("translation", "PairText")
+    text = of_study("translation", "_PairText")
     texts = {pair: text(unigram_nats=nats, **zero) for pair, nats in data["unigram_nats"].items()}
     found = of_study("translation", "Trained")(curves=curves, texts=texts, trained_by={})
     return of_study(study, "claims")(config, found), None

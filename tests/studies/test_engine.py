@@ -13,7 +13,7 @@ from normscope_studies.engine import checks
 from normscope_studies.engine.claims import around, claim, foretold, listed, shown_span
 from normscope_studies.engine.deviation import mean_over_draws, spread_of
 from normscope_studies.engine.figures import beside_prediction, curves, line, scatter
-from normscope_studies.engine.page import Claim, numbers_table, table
+from normscope_studies.engine.page import Claim, table
 from normscope_studies.engine.pieces import Pieces
 
 NEAR, ABOVE, BELOW = (estimate([mean - 0.01, mean, mean + 0.01]) for mean in (0.0, 0.5, -0.5))
@@ -101,11 +101,6 @@ def test_more_sentences_follow_and_a_value_is_written_as_asked():
 def test_a_table_has_a_row_a_record_and_writes_estimates_with_their_intervals():
     made = table("Ends", ["toy"], [("text", str.upper), ("loss", lambda _: ABOVE), ("count", len)])
     assert (made.columns, made.rows) == (["text", "loss", "count"], [["TOY", "0.500 ± 0.025", 3]])
-
-
-def test_a_table_of_columns_leaves_out_what_is_not_finite():
-    made = numbers_table("Numbers", {"x": [1, 2], "y": np.array([0.5, math.inf])})
-    assert (made.columns, made.rows) == (["x", "y"], [[1, 0.5], [2, None]])
 
 
 def test_a_prediction_is_drawn_beside_what_was_measured():

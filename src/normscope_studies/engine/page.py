@@ -1,13 +1,9 @@
 """What the page of a study shows, as plain values, and the page: verdicts first, then pictures, tables, conditions."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Verdict, tally
@@ -107,16 +103,6 @@ def table(
         title=title,
         columns=[heading for heading, _ in columns],
         rows=[[with_interval(one) if isinstance(one, Estimate) else one for one in row] for row in made],
-    )
-
-
-def numbers_table(title: str, columns: Mapping[str, ArrayLike]) -> StudyTable:
-    """Columns of numbers by their headings, all (X,); what is not finite counts as not measured."""
-    rows = zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True)
-    return StudyTable(
-        title=title,
-        columns=list(columns),
-        rows=[[value if math.isfinite(value) else None for value in row] for row in rows],
     )
 
 

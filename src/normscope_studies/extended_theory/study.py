@@ -158,30 +158,16 @@ def _cut(label: str, x: Sequence[int], claimed_X: Floats, least: float) -> Serie
 
 
 def tables(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyTable]:
-    """One row a stack: three blocks, and the slopes of all matrices; then how the ends go with depth."""
-
-    def norm(place: Callable[[Profile], int], predicted: bool) -> Callable[[Profile], float]:
-        return lambda p: float((p.predicted_L[W2] if predicted else p.norms_SL[W2].mean(0))[place(p)])
-
-    stack: list[tuple[str, Callable[[Profile], Any]]] = [
+    """A row a stack with the slopes of all matrices; then how the ends go with depth."""
+    slopes: list[tuple[str, Callable[[Profile], Any]]] = [
         ("stack", lambda p: p.case.title),
         ("blocks", lambda p: p.blocks),
+        *((letter, partial(Profile.slope, name=name)) for name, letter in LETTERS.items()),
     ]
-    places: dict[str, Callable[[Profile], int]] = {
-        "first": lambda p: 0,
-        "middle": lambda p: p.blocks // 2 - 1,
-        "last": lambda p: -1,
-    }
-    norms = [(name, norm(place, predicted=False)) for name, place in places.items()]
-    predicted = [(f"predicted {name}", norm(place, predicted=True)) for name, place in places.items()]
-    slopes = [(letter, partial(Profile.slope, name=name)) for name, letter in LETTERS.items()]
-    made = []
-    for side, claimed in ((post, f"{DECAY:.3f}"), (pre, "0")):
-        title = _title(side[0])
-        made += [
-            table(f"{title}: ‖∂L/∂W₂‖ by block", side, [*stack, *norms, *predicted]),
-            table(f"{title}: slope of ln ‖∂L/∂W‖ per block ({claimed} is claimed)", side, [*stack, *slopes]),
-        ]
+    made = [
+        table(f"{_title(side[0])}: slope of ln ‖∂L/∂W‖ per block ({claimed} is claimed)", side, slopes)
+        for side, claimed in ((post, f"{DECAY:.3f}"), (pre, "0"))
+    ]
     exponents = table(
         "Exponents of ‖∂L/∂W‖ over L: −½ is 1/√L (encoders without their shallowest depth)",
         [

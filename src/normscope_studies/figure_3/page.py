@@ -1,6 +1,6 @@
 """Figure 3's panels as the paper lays them out, the figures beside them, the numbers under them, and its conditions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,56 +136,12 @@ def _over_layers(label: str, hue: int, layers: Layers, matrix: str, *, kind: Kin
     found = [estimate(np.atleast_2d(layers[matrix, stack])) for stack in STACKS]
     values, lows, highs = ([value for one in found for value in (*getattr(one, edge), None)][:-1] for edge in _EDGES)
     banded = layers[matrix, STACKS[0]].ndim > 1 and len(layers[matrix, STACKS[0]]) > 1
-    band = {"low": lows, "high": highs} if banded else {}
-    return Series(label=label, kind=kind, hue=hue, x=range(len(values)), y=values, **band)
+    low, high = (lows, highs) if banded else ((), ())
+    return Series(label=label, kind=kind, hue=hue, x=range(len(values)), y=values, low=low, high=high)
 
 
-def tables(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition) -> list[StudyTable]:
-    """layers: the condition of panels (a) and (b)."""
-    found = [_last_table(numbers, theory)]
-    for matrix in MATRICES:
-        rows: dict[tuple[str, str], Sequence[Floats]] = {}
-        for placement, title in PLACEMENTS.items():
-            kinds = numbers.layers[placement]
-            predicted = theory.norms[layers, placement, numbers.blocks[0]].norm_of_mean
-            for key in [(matrix, stack) for stack in STACKS]:
-                mean, noisy = estimate(kinds["norm_of_mean"][key]), kinds["mean_of_norms"][key].mean(0)
-                values = (mean.mean, mean.half_width, without_noise(kinds, key), noisy, predicted[key])
-                rows[title, key[1]] = values
-        names = ["norm of mean", "± (95 %)", "noise removed", "mean of norms", "norm of mean, predicted"]
-        found.append(_each_layer(f"{PRINTED[matrix]} by layer", ("placement", "stack"), names, rows))
-    if not numbers.after:
-        return found
-    both = (numbers.before, numbers.after)
-    left = {
-        (PRINTED[matrix], stack): [
-            *(of["norm_of_mean"][matrix, stack].mean(0) for of in both),
-            *(without_noise(of, (matrix, stack)) for of in both),
-        ]
-        for matrix in MATRICES
-        for stack in STACKS
-    }
-    title = "Post-LN before and after the warm-up: norm of the mean gradient"
-    names = ["before", "after", "before, noise removed", "after, noise removed"]
-    return [*found, _each_layer(title, ("matrix", "stack"), names, left)]
-
-
-def _each_layer(
-    title: str, keys: Sequence[str], names: Sequence[str], rows: Mapping[tuple[str, str], Sequence[Floats]]
-) -> StudyTable:
-    """A row for each layer of every key; rows: for each name the values over the layers, (L,)."""
-    return StudyTable(
-        title=title,
-        columns=[*keys, "layer", *names],
-        rows=[
-            [*key, layer, *map(float, values)]
-            for key, several in rows.items()
-            for layer, values in enumerate(zip(*several, strict=True), 1)
-        ],
-    )
-
-
-def _last_table(numbers: Figure3Numbers, theory: Figure3Theory) -> StudyTable:
+def last_table(numbers: Figure3Numbers, theory: Figure3Theory) -> StudyTable:
+    """Of the last W₂ at every depth, with the exponent of depth."""
     rows: list[list[str | float | None]] = []
     for condition, by_placement in numbers.last.items():
         for placement, values in by_placement.items():

@@ -22,7 +22,7 @@ from . import ABOUT
 from .config import POST, PRE, Condition, Figure3Config
 from .measure import PRINTED
 from .numbers import PARTS, Figure3Numbers, factor_per_layer, left_after_warm_up, measure, numbers_of, theory_of
-from .page import PUBLISHED, conditions, data, figures, tables
+from .page import PUBLISHED, conditions, data, figures, last_table
 
 AROUND = 0.1
 """Relative: "around 1.6" is 1.44 to 1.76, the mean over the depths."""
@@ -223,7 +223,7 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
         conditions=conditions(config, measured),
         claims=claims(numbers, expected),
         figures=figures(numbers, theory, layers, trained=f"width {config.warm_up_width}"),
-        tables=tables(numbers, theory, layers),
+        tables=[last_table(numbers, theory)],
         data=data(numbers, theory, layers, measured),
     )
 

@@ -11,7 +11,7 @@ from normscope.measure import Estimate
 from normscope.report.chart import Panel
 
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure, StudyTable, numbers_table
+from ..engine.page import StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from ..theory import corrected, paper
@@ -78,50 +78,6 @@ def figures(config: LemmasConfig, of: Estimates) -> list[StudyFigure]:
     ]
 
 
-def tables(config: LemmasConfig, of: Estimates) -> list[StudyTable]:
-    """Lemma 1 by σ, Lemma 2 by depth, Lemma 3 by mean."""
-    q, bounds_X2, shown = of["pre-ln"], completed_bounds(config.blocks), _some(config.blocks)
-    predicted = np.array([one for one, _ in corrected.pre_ln_stream(config.blocks, tokens=config.tokens)])
-    blocks = [depth for depth in shown if depth]
-    names = {**{f"step {step}": f"x{sup}" for step, sup in enumerate("¹²³⁴⁵", 1)}, "step 0": "x_{l+1}"}
-    return [
-        numbers_table(
-            "Lemma 1",
-            {
-                "σ": config.sigmas,
-                "E‖ReLU(X)‖² / (σ² d)": of["relu"].mean,
-                "±": of["relu"].half_width,
-                "deviation of one / mean": of["relu deviation"].mean,
-            },
-        ),
-        numbers_table(
-            "Lemma 2, Pre-LN: E‖x_l‖² / d after l blocks",
-            {
-                "l": shown,
-                "measured": q.mean[shown],
-                "±": q.half_width[shown],
-                "predicted": predicted[shown],
-                "1 + l/2": bounds_X2[shown, 0],
-                "1 + 3l/2": bounds_X2[shown, 1],
-            },
-        ),
-        numbers_table(
-            "Lemma 2, Post-LN: E‖x‖² / d by block",
-            {"block": blocks, **{name: of[step].mean[np.array(blocks) - 1] for step, name in names.items()}},
-        ),
-        numbers_table(
-            "Lemma 3: ‖J‖₂ by the mean of x",
-            {
-                "mean": config.means,
-                "LayerNorm": of["layer-norm"].mean,
-                "√d / ‖x - mean‖": of["layer-norm exact"].mean,
-                "√d / ‖x‖ (claimed)": of["claimed"].mean,
-                "RMSNorm": of["rms-norm"].mean,
-            },
-        ),
-    ]
-
-
 def _pre_ln_panels(config: LemmasConfig, q: Estimate) -> list[Panel]:
     """The first states beside bounds, wherever l starts to count."""
     depths, layers = np.arange(config.blocks + 1), np.arange(1, min(config.blocks, _FIRST_LAYERS) + 1)
@@ -178,11 +134,6 @@ def _jacobian_panel(config: LemmasConfig, of: Estimates) -> Panel:
     )
 
 
-def _some(blocks: int) -> list[int]:
-    """Depths of a table: all small ones, then every fourth, and the last."""
-    return [depth for depth in range(blocks + 1) if depth <= _FIRST_LAYERS or depth % 4 == 0 or depth == blocks]
-
-
 def run(config: LemmasConfig, pieces: Pieces) -> Findings:
     """One piece a seed and lemma."""
     parts = {"relu": relu, "post-ln": post_ln, "pre-ln": pre_ln, "jacobian": jacobians}
@@ -196,7 +147,7 @@ def run(config: LemmasConfig, pieces: Pieces) -> Findings:
         conditions=_conditions(config),
         claims=claims(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"])),
         figures=figures(config, estimates),
-        tables=tables(config, estimates),
+        tables=[],
         data={"estimates": {name: plain_estimate(one) for name, one in estimates.items()}},
     )
 

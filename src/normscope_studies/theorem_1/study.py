@@ -10,7 +10,7 @@ from normscope.evidence.estimates import plain_estimate
 from normscope.report.chart import Panel
 
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure, StudyTable, numbers_table, table
+from ..engine.page import StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from ..theory import corrected, paper
@@ -74,9 +74,9 @@ def _panel(sweeps: Sequence[Sweep]) -> Panel:
     )
 
 
-def tables(sweeps: Sequence[Sweep]) -> list[StudyTable]:
-    """Exponents first, then every sweep's values."""
-    exponents = table(
+def _exponents(sweeps: Sequence[Sweep]) -> StudyTable:
+    """Of every sweep, beside those that are claimed."""
+    return table(
         "Exponents of the gradient, fitted seed by seed (over depth: the deeper half)",
         sweeps,
         [
@@ -89,22 +89,6 @@ def tables(sweeps: Sequence[Sweep]) -> list[StudyTable]:
             ("corrected", lambda one: one.expected_exponent),
         ],
     )
-    values = [
-        numbers_table(
-            f"{one.side.title} over {one.over}, {one.name}, rows {one.rows}",
-            {
-                one.over: one.x,
-                "measured": one.mean.mean,
-                "±": one.mean.half_width,
-                "predicted": one.predicted_X,
-                "corrected bound": one.bounds("corrected_bound"),
-                "paper's order": one.bounds("paper_order"),
-                "paper's bound": one.bounds("paper_bound"),
-            },
-        )
-        for one in sweeps
-    ]
-    return [exponents, *values]
 
 
 def run(config: Theorem1Config, pieces: Pieces) -> Findings:
@@ -114,7 +98,7 @@ def run(config: Theorem1Config, pieces: Pieces) -> Findings:
         conditions=_conditions(config),
         claims=claims(sweeps),
         figures=figures(sweeps),
-        tables=tables(sweeps),
+        tables=[_exponents(sweeps)],
         data={"probability": _probabilities(config.tokens), "sweeps": [_data(sweep) for sweep in sweeps]},
     )
 
