@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_962,
+    "lines": 79_965,
     "lines of normscope": 67_533,
     "files": 486,
     "import lines, %": 6.57,

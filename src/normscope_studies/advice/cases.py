@@ -86,7 +86,7 @@ def rate_of(step: int) -> float:
 
 _FAMILIES = """
 decoder arithmetic xavier-uniform: pre-ln 4x32 adamw **; post-ln 3x32 adam *; peri-ln 2x48 muon; deepnorm 4x32 lion
-encoder toy normal-0.02: pre-ln 3x32 adam *; post-ln 3x48 adamw; sandwich 2x32 lion
+encoder arithmetic normal-0.02: pre-ln 3x32 adam *; post-ln 3x48 adamw; sandwich 2x32 lion
 nanogpt characters its-own: its-own 3x48 adamw **; its-own 2x32 muon; its-own 3x32 sgd
 encoder-decoder toy megatron: pre-ln 2x32 sgd *; post-ln 2x32 adam; hybrid-norm 2x48 adamw linear
 vit digits its-own: its-own 3x32 adamw **; its-own 2x32 sgd; its-own 3x48 lion
@@ -102,7 +102,7 @@ olmo2 arithmetic its-own: its-own 2x48 adamw **; its-own 3x32 lion; its-own 2x32
 torch-post toy its-own: its-own 3x32 adamw *; its-own 2x48 sgd
 decoder characters normal-0.02: post-ln 6x32 adamw; pre-ln 6x32 adamw wsd; pre-ln 2x64 adamw; b2t 3x32 adam
 encoder markov megatron: hybrid-norm 3x32 adamw; pre-ln 2x48 sgd; post-ln 3x32 lion; mix-ln 4x32 adam
-torch-encoder pieces its-own: its-own 2x48 adam *; its-own 3x32 adamw
+torch-encoder markov its-own: its-own 2x48 adam *; its-own 3x32 adamw
 encoder-decoder arithmetic normal-0.02: post-ln 2x32 adamw; peri-ln 2x32 muon; pre-ln 2x32 lion linear
 nanogpt markov zero-head: its-own 3x32 adamw; its-own 2x48 adam wsd; its-own 3x32 lion
 torch-pre characters its-own: its-own 3x32 adam; its-own 2x48 adamw inverse-sqrt
@@ -111,6 +111,9 @@ torch-pre characters its-own: its-own 3x32 adam; its-own 2x48 adamw inverse-sqrt
 * and ** reach for one horizon more and for two."""
 _SHAPES = ((256, 32), (256, 64), (384, 64), (256, 128))
 """Tokens and length of the batches, in turn."""
+_ENCODERS, _SHORT = ("encoder", "bert", "torch-encoder"), 8
+"""Those that see what is beside a masked token, and the length of their sequences: of longer ones they learn no more in
+1,000 updates than how frequent tokens are."""
 
 
 def cases(families: str = _FAMILIES) -> list[AdviceCase]:
@@ -140,7 +143,7 @@ def _family(number: int, line: str) -> list[AdviceCase]:
                 optimizer=optimizer,
                 decay=rest[0] if rest else "cosine",
                 tokens=tokens,
-                length=length,
+                length=_SHORT if model in _ENCODERS else length,
                 reach=2 + stars,
             )
         )
