@@ -222,8 +222,8 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
         for own, states in members.items()
         # Several that rest together wait for something else, as Longformer's for tokens that look at all others.
         if states == {True}
-        and len(members) > (resting := sum(True in some for some in members.values()))
-        and (resting == 1 or (resting == _TWO and _like_others(patient, names, row, own)))
+        and len(members) > (idle_there := sum(True in some for some in members.values()))
+        and (idle_there == 1 or (idle_there == _TWO and _like_others(patient, names, row, own)))
     ]
     tables = patient.weights
     found = [name for key in idle for name in names[key]]
