@@ -22,7 +22,7 @@ from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
 from .group import parted_as, whole
 
-Tensors = dict[str, Tensor]
+_Tensors = dict[str, Tensor]
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 
@@ -108,7 +108,7 @@ class Checkpoint:
             optimizer.state[parameter][what] = state.to(parameter.device)
 
 
-def contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Tensors, Tensors]:
+def contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[_Tensors, _Tensors]:
     """The model's tensors and the optimiser's; of a sharded model put together, so that all processes call this."""
     moments = {
         f"{name}/{what}": tensor
@@ -119,11 +119,11 @@ def contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Tensor
     return _whole(_tensors(model)), _whole(moments)
 
 
-def _whole(tensors: Tensors) -> Tensors:
+def _whole(tensors: _Tensors) -> _Tensors:
     return {name: whole(tensor.detach()).contiguous() for name, tensor in tensors.items()}
 
 
-def save(folder: Path, update: int, tensors: tuple[Tensors, Tensors], state: dict[str, Any]) -> Checkpoint:
+def save(folder: Path, update: int, tensors: tuple[_Tensors, _Tensors], state: dict[str, Any]) -> Checkpoint:
     """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
     target = of_update(folder, update).folder
     with disk_errors(f"saving {target}"), whole_folder(target) as temporary:

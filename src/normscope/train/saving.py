@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .. import files
 from ..errors import UserError
@@ -146,7 +146,7 @@ class Saving:
             self.prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
 
-    def _write(self, tensors: tuple[checkpoint.Tensors, checkpoint.Tensors], mark: Callable[[], LogMark]) -> None:
+    def _write(self, tensors: tuple[dict[str, Tensor], dict[str, Tensor]], mark: Callable[[], LogMark]) -> None:
         self._refuse_moved()
         state = _state(self.progress, mark(), self.identity, self._before_end)
         checkpoint.save(self.folder, self.progress.update, tensors, state)
