@@ -12,7 +12,7 @@ from typing import Any
 
 from ..compare.state import BesideRuns
 from ..errors import UserError
-from ..measure import Summary
+from ..evidence.estimates import estimate
 from ..report.words import counted
 from ..runs.config import refuse_other_configuration, replaced, resolve
 from ..tasks.pair_classification import PairRunConfig
@@ -183,10 +183,7 @@ def interval(values: Sequence[float]) -> _Interval:
     """Raises ValueError for none."""
     if not values:
         raise ValueError("no values")
-    summary = Summary()
-    for value in values:
-        summary.add({"value": value})
-    found = summary.estimates()["value"]
+    found = estimate(values)
     half_width = float(found.half_width)
     return _Interval(float(found.mean), None if math.isnan(half_width) else half_width, len(values))
 

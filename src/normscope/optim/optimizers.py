@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import AdamW, Optimizer
 
 from ..errors import UserError, installation
 from ..settings.tables import check_choices
@@ -43,14 +43,16 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         defaults = {"lr": lr, "rule": rule, "momentum": momentum, "betas": betas, "eps": eps}
         super().__init__(params, {**defaults, "weight_decay": weight_decay})
-        self._parts = [
-            part
-            for part in (
-                self._part("muon", lambda groups: torch.optim.Muon(groups, adjust_lr_fn="match_rms_adamw")),
-                self._part("adamw", lambda groups: torch.optim.AdamW(groups, fused=True)),
-            )
-            if part is not None
-        ]
+        self._parts = list[torch.optim.Optimizer]()
+        for of in ("muon", "adamw"):
+            # The very dictionaries, so that a rate set here is set there.
+            groups = [group for group in self.param_groups if group["rule"] == of]
+            if groups:
+                muon = of == "muon"
+                part = torch.optim.Muon(groups, adjust_lr_fn="match_rms_adamw") if muon else AdamW(groups, fused=True)
+                # One state for both, by parameter, as a checkpoint reads and writes it.
+                part.state = self.state
+                self._parts.append(part)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -62,18 +64,6 @@ class Muon(torch.optim.Optimizer):
         for part in self._parts:
             part.step()
         return loss
-
-    def _part(
-        self, rule: _UpdateRule, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
-    ) -> torch.optim.Optimizer | None:
-        """torch's own over the groups of that rule: the very dictionaries, so that a rate set here is set there."""
-        groups = [group for group in self.param_groups if group["rule"] == rule]
-        if not groups:
-            return None
-        part = make(groups)
-        # One state for both, by parameter, as a checkpoint reads and writes it.
-        part.state = self.state
-        return part
 
 
 _Groups = list[dict[str, Any]]

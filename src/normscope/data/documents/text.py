@@ -193,6 +193,4 @@ def encode_part(tokeniser_file: Path, part: DocumentPart) -> dict[str, NDArray[A
     return arrays
 
 
-@lru_cache(maxsize=1)
-def _tokeniser(path: Path) -> TextTokeniser:
-    return TextTokeniser.load(path)
+_tokeniser = lru_cache(maxsize=1)(TextTokeniser.load)

@@ -242,6 +242,4 @@ def _with_ends(vocabulary: Vocabulary, lines: Sequence[str]) -> tuple[NDArray[np
     return np.insert(tokens, np.cumsum(lengths), EOS).astype(token_dtype(len(vocabulary))), lengths + 1
 
 
-@lru_cache(maxsize=1)
-def _codec(folder: Path) -> Codec:
-    return Codec.load(folder)
+_codec = lru_cache(maxsize=1)(Codec.load)
