@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_948,
-    "lines of normscope": 67_516,
+    "lines": 79_942,
+    "lines of normscope": 67_512,
     "files": 486,
     "import lines, %": 6.57,
-    "public nouns": 686,
+    "public nouns": 685,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -134,9 +134,7 @@ def _weights(found: Details, size: str) -> Iterator[str]:
     for weight, cells in words.weight_rows(found):
         yield f"| {weight} | {' | '.join(cells)} |"
     yield ""
-    yield from (f"- {fact}" for fact in words.facts(found))
-    yield from (f"- Parameter {parameter}." for parameter in words.parameter_lines(found))
-    yield from (f"- Cost, {kind}: {cost}." for kind, cost in words.costs(found.row).items())
+    yield from (f"- {statement}" for statement in words.statements(found))
     yield ""
 
 
@@ -257,23 +255,13 @@ def _overview(table: Sequence[PlacementRow], size: Size) -> Iterator[str]:
     yield f"| {' | '.join(_COLUMNS)} |"
     yield f"|{' --- |' * len(_COLUMNS)}"
     for row in table:
-        facts = list(row.stacks.values())
         name = f"[{row.name}](placements/{row.name}.md)"
         cells = [
             f"*{name}*" if row.variant_of else name,
             "<br>".join(f"`{line}`" for line in words.brief_formula(row)),
             str(row.year),
             words.defined(row, size),
-            _each(words.final_norm(f) for f in facts),
-            _each(words.span(f.norms) for f in facts),
-            _each(words.span(f.extra_parameters) for f in facts),
-            _each(words.number(f.last_block_cost.total) for f in facts),
-            _each(f"{f.last_block_cost_ratio:.2f}" for f in facts),
+            *words.counts(row).values(),
         ]
         yield f"| {' | '.join(cells)} |"
     yield "\nNames in italics are variants: another reading of the placement above them.\n"
-
-
-def _each(cells: Iterator[str]) -> str:
-    """Once where all stacks have the same."""
-    return " / ".join(dict.fromkeys(cells)) or "–"

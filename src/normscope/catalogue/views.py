@@ -107,10 +107,7 @@ def list_html(rows: Sequence[PlacementRow], size: Size) -> str:
             "; ".join(words.brief_formula(row)),
             row.year,
             row.citation,
-            _each(words.final_norm(facts) for facts in row.stacks.values()),
-            _each(words.span(facts.norms) for facts in row.stacks.values()),
-            _each(words.number(facts.last_block_cost.total) for facts in row.stacks.values()),
-            _each(f"{facts.last_block_cost_ratio:.2f}" for facts in row.stacks.values()),
+            *(words.counts(row)[heading] for heading in heads[4:]),
         )
         for row in rows
     ]
@@ -135,11 +132,4 @@ def _pieces(found: Details, size: Size) -> Iterator[str]:
     yield notebook.paragraph(f"Initial weights: {found.scheme}, {found.scheme_source}. Standard deviations:")
     weights = [(weight, *cells) for weight, cells in words.weight_rows(found)]
     yield notebook.table(("weight", *words.weight_columns(found)), weights)
-    facts = [*words.facts(found), *(f"Parameter {line}." for line in words.parameter_lines(found))]
-    facts += [f"Cost, {kind}: {cost}." for kind, cost in words.costs(row).items()]
-    yield from map(notebook.paragraph, facts)
-
-
-def _each(cells: Iterator[str]) -> str:
-    """Once where all stacks have the same."""
-    return " / ".join(dict.fromkeys(cells)) or "–"
+    yield from map(notebook.paragraph, words.statements(found))

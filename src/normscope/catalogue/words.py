@@ -48,6 +48,19 @@ def final_norm(facts: StackFacts) -> str:
     return "yes" if facts.final_norm else "none"
 
 
+def counts(row: PlacementRow) -> dict[str, str]:
+    """What is counted of a placement, by the heading of its column; once where all stacks have the same."""
+    stacks = row.stacks.values()
+    cells = {
+        "final norm": map(final_norm, stacks),
+        "norms per block": (span(f.norms) for f in stacks),
+        "extra parameters per block": (span(f.extra_parameters) for f in stacks),
+        "cost": (number(f.last_block_cost.total) for f in stacks),
+        "× Pre-LN": (f"{f.last_block_cost_ratio:.2f}" for f in stacks),
+    }
+    return {heading: " / ".join(dict.fromkeys(each)) or "–" for heading, each in cells.items()}
+
+
 def formula(row: PlacementRow) -> list[str]:
     """Of the first stack, and what the other one has otherwise."""
     if not row.stacks:
@@ -121,6 +134,12 @@ def facts(found: "Details") -> list[str]:
     for name, initial in found.schedules.items():
         said.append(f"{name} follows a schedule over updates (`[adaptive]`), {initial:g} before the first.")
     return said
+
+
+def statements(found: "Details") -> list[str]:
+    """Everything of a placement that no table has: facts, its parameters, its costs."""
+    parameters = [f"Parameter {line}." for line in parameter_lines(found)]
+    return [*facts(found), *parameters, *(f"Cost, {kind}: {cost}." for kind, cost in costs(found.row).items())]
 
 
 def parameter_lines(found: "Details") -> list[str]:

@@ -250,7 +250,6 @@ class _Outlook:
     update: int
     updates: int | None
     """Of all runs together; None where that of one is not known."""
-    unfinished: int
     updates_per_second: float | None
     """Of all runs that train together."""
     seconds_left: float | None
@@ -270,4 +269,4 @@ def outlook(states: Sequence[CellState[Any]]) -> _Outlook:
     if known and rates:
         # The longest of those under way may outlast a fair share of the rest.
         left = max((total - done) / sum(rates), *(s.seconds_left or 0.0 for s in open_states), 0.0)
-    return _Outlook(done, total if known else None, len(open_states), sum(rates) or None, left)
+    return _Outlook(done, total if known else None, sum(rates) or None, left)

@@ -79,17 +79,17 @@ def below_probability(*, mean: float, ceiling: float, at_most: float) -> float:
     return (ceiling - mean) / (ceiling - at_most)
 
 
-def shrink_probability(*, epsilon: float, alpha_0: float = ALPHA_0) -> float:
+def shrink_probability(*, epsilon: float) -> float:
     """Eq. (43): claimed bound ε / (1 + ε - α₀) of the probability that an (ε, δ)-bounded Z is at most α₀ EZ.
 
     It is Lemma 5 with (1 + ε) EZ for the ceiling, although Z may exceed that with probability δ.
     """
-    return below_probability(mean=1.0, ceiling=1 + epsilon, at_most=alpha_0)
+    return below_probability(mean=1.0, ceiling=1 + epsilon, at_most=ALPHA_0)
 
 
-def theorem_1_probability(*, epsilon: float, delta: float, alpha_0: float = ALPHA_0) -> float:
+def theorem_1_probability(*, epsilon: float, delta: float) -> float:
     """Theorem 1: its bounds hold with probability at least 0.99 - δ - ε / (0.9 + ε), 0.9 being 1 - α₀."""
-    return 0.99 - delta - shrink_probability(epsilon=epsilon, alpha_0=alpha_0)
+    return 0.99 - delta - shrink_probability(epsilon=epsilon)
 
 
 def post_ln_gradient_order(*, width: int) -> float:
@@ -102,16 +102,14 @@ def pre_ln_gradient_order(*, width: int, layers: int) -> float:
     return width * math.sqrt(math.log(width) / layers)
 
 
-def last_layer_gradient_bound(
-    *, width: int, power: float, loss_gradient_norm: float = 1.0, alpha_0: float = ALPHA_0
-) -> float:
+def last_layer_gradient_bound(*, width: int, power: float, loss_gradient_norm: float = 1.0) -> float:
     """The bound of ‖∂L/∂W^{2,L}‖_F with the constants of its proof, eq. (39) to (46) and (56).
 
     Each of the d² squared elements is at most ‖∂L/∂x‖² · d / (α₀ E‖x‖²) · 2 ln(100 d). `power` is E‖x‖² / d of the last
     norm's input: 3/2 for Post-LN, Lemma 2 for Pre-LN. `loss_gradient_norm` bounds ‖∂L/∂x‖ at the norm's output, which
     the paper takes to be O(1).
     """
-    return loss_gradient_norm * width * math.sqrt(2 * math.log(100 * width) / (alpha_0 * power))
+    return loss_gradient_norm * width * math.sqrt(2 * math.log(100 * width) / (ALPHA_0 * power))
 
 
 def post_ln_gradient_profile(layers: int) -> list[float]:

@@ -211,7 +211,7 @@ def to_hidden_by_place(activation: Activation, z: Array, inputs: Array, mean: Ar
 _TINY = 1e-300
 
 
-class Passed(NamedTuple):
+class _Passed(NamedTuple):
     """What hidden units let through of what moves before them, as `Slopes` says, and what of it goes along b."""
 
     gram: Whole
@@ -238,7 +238,7 @@ def through_units(
     inputs: Array,
     coefficients: Array,
     sign: float,
-) -> Passed:
+) -> _Passed:
     """Of changes: those coefficients of the gradients below the activation, and so much of the response to their sign.
 
     gradients: the Gram matrix of b, above the slopes. inputs: of an entry of what the matrix reads.
@@ -250,4 +250,4 @@ def through_units(
     response = found * _to_gaussian(g, inputs) if sign else np.zeros_like(g)
     moved = found * (g @ coefficients) + sign * response
     single = Whole(mean_by_place(found, found).matrix * inputs).plus(mean_by_place(response, response), -1.0)
-    return Passed(mean_by_place(moved, moved), mean_by_place(b, sign * response), single)
+    return _Passed(mean_by_place(moved, moved), mean_by_place(b, sign * response), single)
