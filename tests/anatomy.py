@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_942,
-    "lines of normscope": 67_512,
+    "lines": 79_956,
+    "lines of normscope": 67_526,
     "files": 486,
     "import lines, %": 6.57,
     "public nouns": 685,

@@ -44,8 +44,9 @@ def euclidean_norm(x: Tensor) -> float:
     if x.device.type != "cpu" or x.numel() <= _ELEMENTS_AT_ONCE:
         wide = torch.float32 if x.device.type == "mps" else torch.float64
         return float(torch.linalg.vector_norm(x, dtype=wide))
-    # A few entries at a time, as a copy of all would have to go to memory and come back.
-    pieces = (some.double() for some in torch.split(x.reshape(-1), _ELEMENTS_AT_ONCE))
+    # In the order of memory and a few entries at a time, as a copy of all would have to go there and come back.
+    in_order = x.permute(sorted(range(x.ndim), key=x.stride, reverse=True)).reshape(-1)
+    pieces = (some.double() for some in torch.split(in_order, _ELEMENTS_AT_ONCE))
     return math.sqrt(sum(float(wide.dot(wide)) for wide in pieces))
 
 

@@ -30,14 +30,14 @@ class InnerPlace:
 # N = tokens, D = width
 
 
-_BY_NUMBER = frozenset(
+BY_NUMBER = frozenset(
     {"add", "sub", "rsub", "mul", "div", "neg", "abs", "pow", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log"}
     | {"tanh", "sigmoid", "relu", "gelu", "silu", "mish", "elu", "leaky_relu", "hardswish", "softplus", "erf", "clamp"}
     | {"clone", "detach", "alias", "_to_copy"}
 )
 """Operations on each number alone, or on numbers in the same place."""
 _CUTTING = frozenset({"slice", "split", "split_with_sizes", "chunk", "narrow"})
-_REARRANGED = frozenset({"view", "reshape", "_unsafe_view"})
+RESHAPING = frozenset({"view", "reshape", "_unsafe_view"})
 
 
 def mixes_positions(graph: Graph, read: int, output: int) -> bool | None:
@@ -107,12 +107,12 @@ def _by_row(graph: Graph, value: TracedValue, inside: set[int], tokens: int) -> 
         return (
             value.op in ("mm", "addmm") and isinstance(first, Ref) and [one.number for one in given] == [first.number]
         )
-    if value.op in _REARRANGED:
+    if value.op in RESHAPING:
         return True
     same = all(one.shape[:-1] == value.shape[:-1] for one in given)
     if value.op in _CUTTING:
         return same
-    return same and value.op in _BY_NUMBER and all(one.shape == value.shape for one in given)
+    return same and value.op in BY_NUMBER and all(one.shape == value.shape for one in given)
 
 
 def _value_rows(value: TracedValue) -> int:

@@ -13,7 +13,7 @@ from ...measure.line import euclidean_norm
 from ...placement import SublayerKind
 from ...theory.kernels import Activation
 from ...theory.mixing import Products
-from ..find.branches import Branch
+from ..find.branches import BY_NUMBER, RESHAPING, Branch
 from ..find.streams import Stream
 from ..find.terms import Term
 from ..identify.stacks import branches_of
@@ -107,7 +107,7 @@ def _products(x_BTD: torch.Tensor, width: int) -> Products:
 _CLOSE = 0.02
 """Largest difference of an activation from the one it is taken for: GELU by way of tanh lies within 0.0005."""
 _POINTS = 1 << 14
-"""At about which the two are compared."""
+"""At which the two are compared, or more; as many as the recorded pass has where more than curves stands between."""
 
 
 def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:
@@ -245,9 +245,24 @@ def _with_bias(graph: Graph, number: int) -> int:
     return number
 
 
+def _is_by_number(graph: Graph, starts: list[int], end: int) -> bool:
+    """Whether a value is made of others number by number, so that fewer tokens than were recorded go through alike."""
+    shape = graph.values[end].shape
+    inside = {n for start in starts for n in graph.between(start, end)} - set(starts)
+    beside = [graph.values[n] for at in inside for n in graph.values[at].inputs if n not in inside.union(starts)]
+    by_number = all(graph.values[n].op in BY_NUMBER and graph.values[n].shape == shape for n in inside)
+    same = all(graph.values[n].shape == shape for n in starts)
+    return by_number and same and len(shape) > 1 and all(not one.is_data and one.shape.numel() == 1 for one in beside)
+
+
 def _activation(graph: Graph, starts: list[int], end: int) -> Activation | None:
     """Known by its values, however it is computed."""
-    shape = graph.values[end].shape
+    while graph.values[end].op in RESHAPING and end not in starts:
+        (end,) = graph.predecessors[end]
+    shape, alone = graph.values[end].shape, _is_by_number(graph, starts, end)
+    if alone:
+        rows = min(-(-_POINTS // shape[-1]), shape[:-1].numel())
+        shape = torch.Size((*(1 for _ in shape[:-2]), rows, shape[-1]))
     gate = torch.linspace(-3, 3, shape.numel()).reshape(shape)
     if len(starts) == 1 and graph.values[starts[0]].shape[-1] != 2 * shape[-1]:
         orders: list[tuple[Tensor, ...]] = [(gate,)]
@@ -257,15 +272,13 @@ def _activation(graph: Graph, starts: list[int], end: int) -> Activation | None:
         both = (gate, u), (u, gate)
         orders = list(both) if len(starts) == 2 else [(torch.cat(pair, -1),) for pair in both]
     like = [graph.values[n].tensor for n in starts]
-    # An odd number of entries on, so that all features come up.
-    some = slice(None, None, max(1, shape.numel() // _POINTS) | 1)
-    z = gate.flatten()[some]
-    expected: dict[Activation, Tensor] = {"relu": functional.relu(z), "gelu": functional.gelu(z)}
+    expected: dict[Activation, Tensor] = {"relu": functional.relu(gate), "gelu": functional.gelu(gate)}
     if u is not None:
-        expected = {"swiglu": functional.silu(z) * u.flatten()[some], "geglu": functional.gelu(z) * u.flatten()[some]}
+        expected = {"swiglu": functional.silu(gate) * u, "geglu": expected["gelu"] * u}
     for given in orders:
-        replaced = {n: part.reshape(t.shape).to(t) for n, part, t in zip(starts, given, like, strict=True)}
-        made = graph.trace.again(replaced, end).flatten()[some].float().cpu()
+        shapes = [shape if alone else t.shape for t in like]
+        replaced = {n: z.reshape(s).to(t) for n, z, s, t in zip(starts, given, shapes, like, strict=True)}
+        made = graph.trace.again(replaced, end).float().cpu()
         for name, values in expected.items():
             if bool((made - values).abs().max() < _CLOSE):
                 return name
