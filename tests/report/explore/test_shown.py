@@ -64,7 +64,7 @@ def test_paper_and_readers_without_scripts_have_the_pictures_and_no_controls(
 def test_charts_of_a_hundred_arms_are_drawn_one_after_the_other(
     tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("normscope.report.comparison.page._pictures", lambda comparison: PICTURES)
+    monkeypatch.setattr("normscope.report.comparison.page.pictures", lambda comparison, explored: PICTURES)
     page = tmp_path / "many.html"
     page.write_text(render(comparison_of(100)), encoding="utf-8")
     assert page.stat().st_size < 800_000
