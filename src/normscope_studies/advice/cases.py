@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Literal
+from typing import Literal, cast
 
 from normscope.optim import OPTIMIZERS
 from normscope.optim.optimizers import OptimizerName
@@ -135,13 +135,13 @@ def _family(number: int, line: str) -> list[AdviceCase]:
         found.append(
             AdviceCase(
                 model=model,
-                text=text,
+                text=cast(_TextName, text),
                 initialisation=initialisation,
                 placement=placement,
                 blocks=blocks,
                 width=width,
                 optimizer=optimizer,
-                decay=rest[0] if rest else "cosine",
+                decay=cast(Decay, rest[0] if rest else "cosine"),
                 tokens=tokens,
                 length=_SHORT if model in _ENCODERS else length,
                 reach=2 + stars,

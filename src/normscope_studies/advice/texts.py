@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor
 
@@ -86,17 +87,18 @@ def _as_pieces(text: str) -> Tensor:
 _RUN, _MODULUS, _LARGEST_STEP = 40, 64, 8
 
 
-def _arithmetic() -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _arithmetic() -> NDArray[np.int64]:
     """Progressions of 40 numbers modulo 64, of steps from 1 to 8: the two numbers before tell the next."""
     bits = raw_bits(2 * (_MADE // _RUN), 1).reshape(2, -1, 1)
     starts, steps = bits[0] % np.uint64(_MODULUS), bits[1] % np.uint64(_LARGEST_STEP) + np.uint64(1)
-    return ((starts + steps * np.arange(_RUN, dtype=np.uint64)) % np.uint64(_MODULUS)).astype(np.int64).ravel()
+    found = (starts + steps * np.arange(_RUN, dtype=np.uint64)) % np.uint64(_MODULUS)
+    return np.array(found.ravel(), dtype=np.int64)
 
 
 _SYMBOLS, _FIRST_SHARE = 24, 0.8
 
 
-def _markov() -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _markov() -> NDArray[np.int64]:
     """A chain of 24 symbols: the two before tell which of two comes next, one of them in four of five cases."""
     table = (raw_bits(2 * _SYMBOLS**2, 2) % np.uint64(_SYMBOLS)).astype(np.int64).reshape(_SYMBOLS, _SYMBOLS, 2)
     choices = (raw_bits(_MADE, 3) / 2.0**64 >= _FIRST_SHARE).astype(np.int64).tolist()
