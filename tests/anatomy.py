@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_958,
+    "lines": 79_954,
     "lines of normscope": 67_526,
     "files": 486,
     "import lines, %": 6.57,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from normscope.choosing.rates import RateFacts
 from normscope.evidence.estimates import clustered_proportion
@@ -195,16 +196,11 @@ def conditions(config: AdviceConfig, found: Sequence[Ladder]) -> dict[str, str]:
     }
 
 
-def _small(model: str, text: str, initialisation: str, **kind: str) -> AdviceCase:
-    return AdviceCase(
-        model=model, text=text, initialisation=initialisation, blocks=1, width=16, tokens=64, length=16, **kind
-    )
-
-
+_SIZES: dict[str, Any] = {"blocks": 1, "width": 16, "tokens": 64, "length": 16}
 _SMALL = (
-    _small("decoder", "arithmetic", "xavier-uniform", placement="post-ln"),
-    _small("encoder", "markov", "normal-0.02", placement="pre-ln"),
-    _small("nanogpt", "toy", "zero-head"),
+    AdviceCase(model="decoder", text="arithmetic", initialisation="xavier-uniform", placement="post-ln", **_SIZES),
+    AdviceCase(model="encoder", text="markov", initialisation="normal-0.02", placement="pre-ln", **_SIZES),
+    AdviceCase(model="nanogpt", text="toy", initialisation="zero-head", **_SIZES),
 )
 SCALES = scales(
     AdviceConfig,
