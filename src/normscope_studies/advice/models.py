@@ -101,8 +101,8 @@ class _NanoBlock(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        apart = self.qkv(self.first(x_BTD)).unflatten(-1, (3, -1, HEAD_WIDTH)).permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(*apart, is_causal=True)
+        q, k, v = self.qkv(self.first(x_BTD)).unflatten(-1, (3, -1, HEAD_WIDTH)).permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x_BTD = x_BTD + self.out(attended.transpose(1, 2).flatten(2))
         changed: Tensor = x_BTD + self.down(functional.gelu(self.up(self.second(x_BTD))))
         return changed
