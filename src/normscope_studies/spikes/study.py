@@ -186,9 +186,9 @@ def _leads(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig) -
         columns=[
             "broken",
             "warned",
-            "at most so many updates after",
+            "updates after the break, at most",
             "the loss left its course",
-            "updates before it did",
+            "so many updates after the warning",
         ],
         rows=rows,
     )
