@@ -121,8 +121,11 @@ def wanted_placement(model: nn.Module) -> str | None:
         module.norm_first
         for module in model.modules()
         if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer)
-        # One that is derived from it, with a forward function of its own, need not read the flag.
-        and type(module).forward in (nn.TransformerEncoderLayer.forward, nn.TransformerDecoderLayer.forward)
+        # One that is derived from it, with a forward function of its own, need not mean the flag's default, False.
+        and (
+            module.norm_first
+            or type(module).forward in (nn.TransformerEncoderLayer.forward, nn.TransformerDecoderLayer.forward)
+        )
     }
     return ("pre-ln" if norm_first == {True} else "post-ln") if len(norm_first) == 1 else None
 

@@ -55,7 +55,7 @@ def advise(
         raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
     maker, rule = maker_of(model, optimizer), shipped_rule()
     facts = facts_of(stacks, maker.name)
-    notes = () if maker.name in OPTIMIZERS else (f"{maker.name} is taken for one like Adam",)
+    notes: tuple[str, ...] = () if maker.name in OPTIMIZERS else (f"{maker.name} is taken for one like Adam",)
     if probing is None:
         known = None if trained else typical_rate(facts)
         return _known(maker.name, known, wanted_rate, notes, unknown=_TRAINED if trained else _UNSEEN)
