@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_957,
-    "lines of normscope": 67_529,
+    "lines": 79_959,
+    "lines of normscope": 67_531,
     "files": 486,
     "import lines, %": 6.57,
     "public nouns": 685,

@@ -247,6 +247,8 @@ def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:
     """
     low, middle, high = (f"{100 * one:.2g} %" for one in (shares[0], shares[len(shares) // 2], shares[-1]))
     several = f"the median of {counted(len(shares), 'recipe')} with {low} to {high}"
+    if len(shares) == 2:
+        several = f"the longer of 2 recipes with {low} and {high}"
     return f"{middle} of the updates", several if shares[0] < shares[-1] else "as recipes have it"
 
 
