@@ -465,7 +465,7 @@ BUGS: dict[str, tuple[How, str, str]] = {
     "a router's weight over itself": (
         How(feed=routed, change=each(lambda: nn.Linear(WIDTH, 3, bias=False))),
         "rounded-gradient",
-        "3 of 21 matrices get a gradient of",
+        "3 of 9 matrices get a gradient of",
     ),
     "a head that is tied in the configuration alone": (
         How(change=says_tied),

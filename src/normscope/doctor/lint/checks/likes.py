@@ -238,9 +238,13 @@ _ROUNDED = 1e-6
     needs=(initial_weights, gradients),
 )
 def rounded_gradient(patient: Patient) -> Iterator[Fault]:
-    """Matrices of sub-layers with gradients a million times smaller than the others', and not 0."""
+    """Matrices of feed-forwards with gradients a million times smaller than the others', and not 0.
+
+    Attention's own are left out: queries and keys have none where tokens start alike, as a DETR's decoder does.
+    """
     norms, weights = patient.observed.gradient_norms, patient.weights
-    names = dict.fromkeys(name for one in patient.sublayers() for name in one.measured.matrices if norms.get(name))
+    asked = [one for one in patient.sublayers() if not one.kind.endswith("attention")]
+    names = dict.fromkeys(name for one in asked for name in one.measured.matrices if norms.get(name))
     kept = [name for name in names if name in weights and weights[name].dtype == torch.float32]
     sizes = {name: norms[name] / weights[name].numel() ** 0.5 for name in kept}
     usual = median(sizes.values()) if sizes else 0.0
