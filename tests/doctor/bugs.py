@@ -624,7 +624,7 @@ BUGS: dict[str, Bug] = {
         said="blocks 1-2: x ← norm(x + F(x)); blocks 3-4: x ← x + F(norm(x))",
         where="encoder.blocks.",
         severity="info",
-        right=rows((post, post), (pre, pre), (pre, pre), (pre, pre), final=1),
+        right=rows(*[(post, post)] * 2, *[(pre, pre)] * 6, final=1),
     ),
     "norms forgotten": Bug(
         build=both(lambda x, f, norm: x + f(x)),

@@ -59,7 +59,7 @@ def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: 
     assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"] != source
     edit(package.parent / "normscope_studies" / "lemmas" / "measure.py")
     assert len(made(folder)) == 8
-    edit(package / "model" / "attention" / "attention.py")
+    edit(package / "model" / "sublayers.py")
     assert len(made(folder)) == 8
 
 
