@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_963,
-    "lines of normscope": 67_535,
+    "lines": 79_960,
+    "lines of normscope": 67_532,
     "files": 486,
     "import lines, %": 6.57,
     "public nouns": 685,

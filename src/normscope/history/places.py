@@ -11,8 +11,13 @@ from .record import History, LoggedSeries
 
 GROWN = 3.0
 """Times by which a sub-layer's quantity has to exceed its own past, and what the others have become, to stand out."""
-_QUANTITIES = ("update_ratio", "share", "stream_square", "gradient_norm")
-"""In the order of cause and effect: a step, what it does to the forward pass, and what that does to gradients."""
+QUANTITIES = {
+    "update_ratio": "the step against the weights",
+    "share": "the branch against the stream",
+    "stream_square": "the mean square of the stream",
+    "gradient_norm": "the gradient's norm",
+}
+"""With words, in the order of cause and effect: a step, what it does to the forward pass, and that to gradients."""
 _PAST = 9
 _LARGEST_LOG = math.log(sys.float_info.max)
 
@@ -35,7 +40,7 @@ def first_place(history: History, episode: Episode) -> LeadingSublayer | None:
     Looked at are the measurements from the last before the onset to the second after it. A sub-layer stands out whose
     quantity is three times its own median before or more, and three times further off than the median sub-layer's.
     """
-    for quantity in _QUANTITIES:
+    for quantity in QUANTITIES:
         series = {place: found.finite() for place, found in history.of_sublayers(quantity).items()}
         for update in _measured(series, episode.onset):
             grown = {place: value for place, one in series.items() if (value := times_of_past(one, update)) is not None}
@@ -54,7 +59,7 @@ def departures(history: History) -> list[tuple[int, list[LeadingSublayer]]]:
     its noise above it. Of measurements that follow each other within nine the first is given.
     """
     found: dict[int, list[LeadingSublayer]] = {}
-    for quantity in _QUANTITIES:
+    for quantity in QUANTITIES:
         for place, series in history.of_sublayers(quantity).items():
             for update, times in _jumps(series.finite()):
                 leading = LeadingSublayer(sublayer=place, quantity=quantity, update=update, times=times)

@@ -9,7 +9,7 @@ from statistics import median
 
 from ..report.words import counted, learning_rate, percentage, significant
 from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, WINDOW, episodes, logarithms
-from .places import departures
+from .places import QUANTITIES, departures
 from .record import History, LoggedSeries
 
 
@@ -259,14 +259,6 @@ def _growth(of: LoggedSeries) -> tuple[int, float] | None:
     return of.updates[min(below[-1] + 1, len(of.updates) - 1)], end / begin
 
 
-_QUANTITIES = {
-    "update_ratio": "the step against the weights",
-    "share": "the branch against the stream",
-    "stream_square": "the mean square of the stream",
-    "gradient_norm": "the gradient's norm",
-}
-
-
 def _left_course(history: History) -> Iterator[Sign]:
     """Sub-layers that leave their own course before the loss does: a warning until it is seen what the loss does."""
     found = departures(history)
@@ -294,7 +286,7 @@ def _left_course(history: History) -> Iterator[Sign]:
             onset=update,
             place=most.sublayer,
             evidence=(
-                f"{_QUANTITIES[most.quantity]} is {significant(most.times, 2)} times its level before",
+                f"{QUANTITIES[most.quantity]} is {significant(most.times, 2)} times its level before",
                 f"{len(places)} of {counted(len(history.sublayers), 'sub-layer')} left their course",
                 loss,
             ),

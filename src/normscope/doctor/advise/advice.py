@@ -103,9 +103,9 @@ def _probed(
     learned = looked.reading.gain > 0
     interval = _range(looked.best + rule.low, looked.best + rule.high) if learned else None
     good = _range(looked.best - rule.below, looked.best + rule.above) if learned else None
-    place: RatePlace | None = (
-        "unknown" if good is None or interval is None else _place(wanted_rate or 0, good, interval)
-    )
+    place: RatePlace | None = None
+    if wanted_rate is not None:
+        place = "unknown" if good is None or interval is None else _place(wanted_rate, good, interval)
     return Advice(
         optimizer=optimizer,
         source="probe",
@@ -117,7 +117,7 @@ def _probed(
         best_interval=interval,
         good_range=good,
         wanted_rate=wanted_rate,
-        wanted_place=None if wanted_rate is None else place,
+        wanted_place=place,
         probed=tuple(map(_short, looked.trials)),
         updates_used=looked.updates_used,
         notes=(*notes, *_doubts(looked, rule)),
