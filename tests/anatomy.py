@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_960,
-    "lines of normscope": 67_532,
+    "lines": 79_313,
+    "lines of normscope": 66_885,
     "files": 486,
-    "import lines, %": 6.57,
+    "import lines, %": 6.63,
     "public nouns": 685,
     "homonyms": 25,
 }

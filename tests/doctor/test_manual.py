@@ -30,7 +30,7 @@ def test_the_table_has_every_rule_in_the_linters_words() -> None:
     rows = [f"| `{rule.id}` | {rule.severity} | {rule.title} | {rule.explanation} |" for rule in RULES]
     table = [line for line in section("Rules").splitlines() if line.startswith("| `")]
     told = "\n".join(
-        ["docs/doctor.md, Rules: these rows are wanted, each at its rule's place in RULES:"]
+        ["docs/doctor.md, Rules: these rows are wanted, each at its rule's place in rules.toml:"]
         + [row for row in rows if row not in table]
         + ["and these are of no rule:", *(row for row in table if row not in rows)]
     )

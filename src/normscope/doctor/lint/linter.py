@@ -28,85 +28,15 @@ from .checks import (
     wiring,
 )
 from .patient import Patient
-from .rule import Rule
+from .rule import WORDS, Rule
 
-RULES: tuple[Rule, ...] = (
-    sums.lost_residual,
-    sums.unused_parameters,
-    repeats.detached_skips,
-    repeats.shared_blocks,
-    repeats.altered_stream,
-    repeats.depth_unlike_configuration,
-    repeats.untied_head,
-    repeats.positions_again,
-    repeats.random_in_evaluation,
-    norms.missing_final_norm,
-    norm_uses.double_final_norm,
-    norm_uses.shared_norm,
-    norm_uses.norm_over_others,
-    norm_uses.norm_without_root,
-    norm_uses.norms_swapped,
-    norms.unnormed_memory,
-    norms.no_norm,
-    placements.mixed_placements,
-    placements.flag_contradicts,
-    norms.query_key_norms,
-    attention.softmax_axis,
-    masks.attention_mask,
-    masks.sequences_mixed,
-    masks.misplaced_positions,
-    training.checkpoint_tensors,
-    training.untrained_norm,
-    training.contradicts_training,
-    streams.mixing_one_sided,
-    streams.branches_halved,
-    streams.copies_for_ever,
-    streams.streams_left_out,
-    streams.weights_drawn_wide,
-    wiring.misplaced_step,
-    steps.misplaced_curve,
-    placements.wrong_constants,
-    wiring.unknown_wiring,
-    initialisation.nonfinite_weights,
-    initialisation.unlike_placement,
-    initialisation.identical_blocks,
-    initialisation.constant_weights,
-    initialisation.drawn_shifts,
-    schemes.initial_scheme,
-    gains.gain_start,
-    gains.gain_convention,
-    likes.uneven_blocks,
-    attention.attention_saturated,
-    attention.attention_scale,
-    likes.frozen_unlike_others,
-    likes.precision_unlike_others,
-    likes.rounded_gradient,
-    signal.dead_sublayers,
-    signal.nonfinite_gradients,
-    signal.no_gradient,
-    streams.amplified_stream,
-    streams.faded_stream,
-    streams.drifting_stream,
-    signal.embedding_swamps_blocks,
-    signal.embedding_too_large,
-    gains.embedding_scaled_twice,
-    gains.unequal_tables,
-    gates.dead_gates,
-    gates.gate_start,
-    gates.saturated_gates,
-    gates.flat_gates,
-    steps.scores_not_logits,
-    steps.targets_misplaced,
-    signal.loss_far_from_chance,
-    norms.norm_epsilon,
-    optimizer.decayed_norms,
-    optimizer.unheld_norms,
-    likes.optimizer_unlike_others,
-    optimizer.clip_hides_rate,
-    optimizer.rate_out_of_range,
-)
-"""In the order in which findings of one severity are listed: first the wiring, then weights, then what they
-compute, then the optimiser."""
+_FILES = (
+    attention, gains, gates, initialisation, likes, masks, norm_uses, norms, optimizer, placements, repeats, schemes,
+    signal, steps, streams, sums, training, wiring,
+)  # fmt: skip
+_MADE = {rule.id: rule for file in _FILES for rule in vars(file).values() if isinstance(rule, Rule)}
+RULES: tuple[Rule, ...] = tuple(_MADE[id] for id in WORDS)
+"""In the order in which findings of one severity are listed."""
 
 
 def reasons() -> dict[str, str]:

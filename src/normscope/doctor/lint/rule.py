@@ -1,7 +1,9 @@
 """What a rule of the linter is: a generator that looks at a patient and yields what it finds wrong."""
 
-from collections.abc import Callable, Iterable, Iterator
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..result import Finding, Severity
 from .patient import Patient
@@ -61,25 +63,23 @@ class Rule:
             )
 
 
-def rule(
-    id: str,
-    severity: Severity,
-    *,
-    title: str,
-    why: str,
-    reference: str,
-    needs: tuple[Callable[[Patient], str], ...] = (),
-    of_structure: bool = False,
-    bears_nonfinite: bool = False,
-) -> Callable[[Callable[[Patient], Iterable[Fault]]], Rule]:
-    """Make a rule of the generator below, which yields the faults of a patient. The fields are those of `Rule`."""
+WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
+)
+"""By a rule's id its severity and words, in the order in which findings of one severity are listed."""
 
+
+def rule(
+    id: str, *needs: Callable[[Patient], str], of_structure: bool = False, bears_nonfinite: bool = False
+) -> Callable[[Callable[[Patient], Iterable[Fault]]], Rule]:
+    """Make a rule, whose words stand under its id, of the generator below. The fields are those of `Rule`."""
+    words = {name: " ".join(text.split()) for name, text in WORDS[id].items()}
     return lambda faults: Rule(
         id=id,
-        severity=severity,
-        title=title,
-        explanation=why,
-        reference=reference,
+        severity=Severity(words["severity"]),
+        title=words["title"],
+        explanation=words["why"],
+        reference=words["reference"],
         faults=faults,
         needs=needs,
         of_structure=of_structure,

@@ -1,1 +1,1 @@
-"""The rules by subject. A rule is a generator under `@rule`; `linter.RULES` lists all of them in order."""
+"""The rules by subject: each is a generator under `@rule`, and its words stand in rules.toml."""

@@ -54,16 +54,7 @@ def _is_saturated(seen: AttentionMeasurements) -> bool:
     return seen.keys >= _FEW_KEYS and seen.deviation >= _freezing(seen.keys) and seen.largest >= 0.5
 
 
-@rule(
-    "attention-saturated",
-    Severity.WARNING,
-    title="attention that starts saturated",
-    why="Where logits vary by more than √(2 ln T) between T keys, a softmax gives nearly all its weight to one of "
-    "them, chosen by chance, and hardly any gradient passes to queries and keys.",
-    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; Derrida 1981, Phys. Rev. B 24, 2613, for the law; "
-    "github.com/huggingface/transformers issue 45676",
-    needs=(initial_weights,),
-)
+@rule("attention-saturated", initial_weights)
 def attention_saturated(patient: Patient) -> Iterator[Fault]:
     """Attention at initial weights that copies one key, with what makes its logits large."""
     for stack in patient.stacks:
@@ -119,15 +110,7 @@ _NARROW = 8
 _SAME = 0.02
 
 
-@rule(
-    "attention-scale",
-    Severity.WARNING,
-    title="attention with another scale than its heads' width asks for",
-    why="A product of two vectors with d independent entries of size 1 has the deviation √d, which 1/√d takes off. "
-    "Small initial weights hide a missing factor until they have grown; then attention saturates.",
-    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; Yang et al. 2022 (µP), arXiv:2203.03466, for 1/d",
-    needs=(initial_weights,),
-)
+@rule("attention-scale", initial_weights)
 def attention_scale(patient: Patient) -> Iterator[Fault]:
     """Attention whose q·k is multiplied by a constant that is not 1/√d, and whose weights do not make up for it."""
     for stack in patient.stacks:
@@ -233,14 +216,7 @@ _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str],
 """What is asked of attention and its stream's width, and what is said where it is so."""
 
 
-@rule(
-    "softmax-axis",
-    Severity.ERROR,
-    title="a softmax over the wrong dimension",
-    why="Attention's weights must sum to 1 over the keys, by which values are weighed. Over queries, heads or "
-    "sequences the weighted sum has another size at every token, and sequences of a batch see each other.",
-    reference="torch.nn.functional.softmax: without dim, it takes one by the number of dimensions, and warns",
-)
+@rule("softmax-axis")
 def softmax_axis(patient: Patient) -> Iterator[Fault]:
     """Attention whose weights sum to 1 along another dimension than the one that values are weighed along."""
     for stack in patient.stacks:

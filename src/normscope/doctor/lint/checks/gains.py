@@ -18,15 +18,7 @@ _OFF = 0.1
 """How far from 1 a gain may start."""
 
 
-@rule(
-    "gain-start",
-    Severity.WARNING,
-    title="norms whose gains start at neither 1 nor, on a branch, 0",
-    why="A norm hands on vectors of its gain's size: at 2 every branch and the logits start twice as large as the "
-    "initial weights were chosen for, at 0 in all norms nothing reaches the output.",
-    reference="Ba et al. 2016, arXiv:1607.06450, section 3.1: gains start at 1; transformers, Gemma's RMSNorm: "
-    "weights that start at 0 and a forward pass that adds 1",
-)
+@rule("gain-start")
 def gain_start(patient: Patient) -> Iterator[Fault]:
     """Gains that every initialisation makes constant, at another constant than norms have."""
     if not at_initialisation(patient):
@@ -101,15 +93,7 @@ _SIGNS = 0.1
 """Share of gains below 0. Trained from 1, hardly any comes to be; about 0, half are."""
 
 
-@rule(
-    "gain-convention",
-    Severity.WARNING,
-    title="gains trained for another norm than the one that reads them",
-    why="Some norms multiply by w, others by 1 + w. Weights of the one in the other make every norm's output twice as "
-    "large, or next to nothing, without any error.",
-    reference="github.com/huggingface/transformers, Gemma: 'Gemma is (x * w) whilst Llama is x * (1 + w)' in its "
-    "RMSNorm's comment; github.com/ggerganov/llama.cpp adds 1 to Gemma's norms in conversion",
-)
+@rule("gain-convention")
 def gain_convention(patient: Patient) -> Iterator[Fault]:
     """Trained gains that lie about 1 where the forward pass adds 1, or about 0 where it does not."""
     gains = patient.observed.norm_gains
@@ -158,16 +142,7 @@ _LEAST_WIDTH = 8
 """Below it, the width is a number that a factor may be by chance."""
 
 
-@rule(
-    "embedding-scaled-twice",
-    Severity.WARNING,
-    title="an embedding multiplied twice by √width",
-    why="Rows drawn at 1/√width have deviation 1 after one factor √width. After two they are √width times larger than "
-    "any branch: blocks are lost beside them, positions too.",
-    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.4, for one factor √width; "
-    "github.com/TensorAuto/OpenTau/issues/179",
-    needs=(initial_weights,),
-)
+@rule("embedding-scaled-twice", initial_weights)
 def embedding_scaled_twice(patient: Patient) -> Iterator[Fault]:
     """Rows that are multiplied by the width, where its root is usual, or that were drawn at 1 for that root."""
     for table in {table.name: table for table in patient.observed.tables if table.width >= _LEAST_WIDTH}.values():
@@ -198,16 +173,7 @@ _LOST = 20.0
 """The same of tokens over positions, which large tokens often are in models that learn positions in time."""
 
 
-@rule(
-    "unequal-tables",
-    Severity.WARNING,
-    title="embeddings that are added and differ much in size",
-    why="A norm sees their sum. Where one is five times smaller, it makes 4 % of the sum's square: the first block "
-    "reads positions and no tokens, or tokens in no order, until training has evened them out.",
-    reference="Devlin et al. 2019, arXiv:1810.04805, and Radford et al. 2019 draw tokens and positions at one "
-    "deviation, 0.02; torch.nn.Embedding draws 1",
-    needs=(initial_weights,),
-)
+@rule("unequal-tables", initial_weights)
 def unequal_tables(patient: Patient) -> Iterator[Fault]:
     """Tokens drowned by what is added to their rows, or the other way round."""
     sums: defaultdict[int, dict[str, Table]] = defaultdict(dict)

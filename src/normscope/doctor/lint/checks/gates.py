@@ -22,14 +22,7 @@ from ..rule import Fault, rule
 from ..structure import in_blocks
 
 
-@rule(
-    "dead-gate",
-    Severity.ERROR,
-    title="a gate at 0 that cannot open",
-    why="A branch behind a gate at 0 gets no gradient; it learns once the gate has moved. A gate that gets "
-    "no gradient itself, or that no optimiser holds, keeps its branch out for ever.",
-    reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; github.com/lucidrains/performer-pytorch/issues/28",
-)
+@rule("dead-gate")
 def dead_gates(patient: Patient) -> Iterator[Fault]:
     """Gates that start at 0 are fine as long as they can leave it; this is about those that cannot."""
     opening: list[Sublayer] = []
@@ -113,16 +106,7 @@ _STARTS_LARGE = 3.0
 """Factor above it that is another start: a third of a decade."""
 
 
-@rule(
-    "gate-start",
-    Severity.WARNING,
-    title="gates that start open, where they are made to start closed",
-    why="LayerScale and ReZero train deep stacks because branches start next to closed. At 1 such a gate is a factor "
-    "that does nothing at the start, and the stack is as hard to train as one without it.",
-    reference="Touvron et al. 2021 (CaiT), arXiv:2103.17239, section 2: 0.1 up to 18 blocks, 1e-5 up to 24, 1e-6 "
-    "beyond; Bachlechner et al. 2020, arXiv:2003.04887: 0; github.com/huggingface/pytorch-image-models/issues/2605",
-    needs=(initial_weights,),
-)
+@rule("gate-start", initial_weights)
 def gate_start(patient: Patient) -> Iterator[Fault]:
     """Trained factors of all branches that start at 1, beside what their depth asks for."""
     for stack in patient.stacks:
@@ -157,14 +141,7 @@ LARGEST_GATE = 10.0
 WHOLE_SHARE = 0.99
 
 
-@rule(
-    "saturated-gate",
-    Severity.WARNING,
-    title="a gate so large that the skip path is lost",
-    why="The signal then passes depth through branches alone, as in a network without skip connections.",
-    reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; Touvron et al. 2021 (LayerScale), "
-    "arXiv:2103.17239, section 2",
-)
+@rule("saturated-gate")
 def saturated_gates(patient: Patient) -> Iterator[Fault]:
     """Trained factors so large that a branch takes the place of the stream it should add to."""
     large = [
@@ -183,14 +160,7 @@ def saturated_gates(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "flat-gate",
-    Severity.WARNING,
-    title="a gate where its σ or tanh is flat",
-    why="Its gradient is a hundredth or less of what it would be at 0, and an optimiser with steps of one "
-    "size, as Adam has, needs thousands of them to bring it back: the gate stays what it started as.",
-    reference="Glorot and Bengio 2010, section 3.1, on saturated sigmoids",
-)
+@rule("flat-gate")
 def flat_gates(patient: Patient) -> Iterator[Fault]:
     """Parameters that start where the σ or tanh that is taken of them has lost its slope."""
     flat = patient.observed.flat_gates

@@ -17,16 +17,7 @@ from ..rule import Fault, rule
 from ..structure import shape_of, wanted
 
 
-@rule(
-    "nonfinite-weights",
-    Severity.ERROR,
-    title="weights that are infinite or NaN",
-    why="One such entry makes every output NaN that is computed with it, and the first update with a "
-    "clipped gradient every weight.",
-    reference="IEEE 754-2019, section 6: infinities and NaN propagate through arithmetic; torch.empty, whose "
-    "entries are what was in memory",
-    bears_nonfinite=True,
-)
+@rule("nonfinite-weights", bears_nonfinite=True)
 def nonfinite_weights(patient: Patient) -> Iterator[Fault]:
     """Parameters with infinite or NaN entries; -inf alone may be meant, as a mask or as the bias of a class."""
     for severity in (Severity.ERROR, Severity.WARNING):
@@ -78,16 +69,7 @@ _SAID: Mapping[MatrixRole, str] = {
 """Queries and keys are not judged: no placement scales them, and their size moves no branch's scale."""
 
 
-@rule(
-    "initialisation-unlike-placement",
-    Severity.ERROR,
-    title="weights drawn at another scale than the placement needs",
-    why="DeepNorm, T-Fixup and Sub-LN are defined by their initial weights as much as by their wiring: the "
-    "bound on how far an update moves the output holds for both together.",
-    reference="Wang et al. 2022, arXiv:2203.00555, figure 2; github.com/microsoft/torchscale/issues/16 and 68; "
-    "github.com/facebookresearch/xformers/issues/284",
-    needs=(initial_weights,),
-)
+@rule("initialisation-unlike-placement", initial_weights)
 def unlike_placement(patient: Patient) -> Iterator[Fault]:
     """DeepNorm, T-Fixup and Sub-LN are a wiring and the scale of the weights that go with it."""
     for number, stack in enumerate(patient.stacks):
@@ -148,15 +130,7 @@ def _gains(wrong: list[MatrixGain]) -> str:
     )
 
 
-@rule(
-    "identical-blocks",
-    Severity.WARNING,
-    title="blocks that start as copies of one",
-    why="Weights of different blocks that agree make branches add up instead of averaging out, so that the "
-    "stream grows faster with depth than at any random initialisation.",
-    reference="torch.nn.TransformerEncoder: it is built of deep copies of one layer, and torch.nn.Transformer "
-    "draws them anew",
-)
+@rule("identical-blocks")
 def identical_blocks(patient: Patient) -> Iterator[Fault]:
     """Blocks that are copies of one drawn block; what is one and the same tensor, as in ALBERT, is no copy."""
     weights = patient.weights
@@ -203,15 +177,7 @@ def _tied_by_copy(patient: Patient) -> Iterator[Fault]:
             )
 
 
-@rule(
-    "constant-weights",
-    Severity.WARNING,
-    title="matrices that start with one number everywhere",
-    why="All units of such a layer compute the same, get the same gradient and stay alike: a layer of any "
-    "width does the work of one unit.",
-    reference="Goodfellow et al. 2016, Deep Learning, section 8.4: initial weights need to break symmetry",
-    needs=(initial_weights,),
-)
+@rule("constant-weights", initial_weights)
 def constant_weights(patient: Patient) -> Iterator[Fault]:
     """Matrices of sub-layers that are filled with one number other than 0, as a fill_ or a constant_ leaves them."""
     weights = patient.weights
@@ -236,15 +202,7 @@ def constant_weights(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "drawn-shifts",
-    Severity.WARNING,
-    title="biases that start larger than what they are added to",
-    why="A bias that is drawn large is the same for every token, and all of them leave the layer alike; biases start "
-    "at 0, or as torch's, within 1/√(inputs).",
-    reference="torch.nn.Linear: biases from U(±1/√(inputs)); Glorot & Bengio 2010, section 4.2.1: biases at 0",
-    needs=(initial_weights,),
-)
+@rule("drawn-shifts", initial_weights)
 def drawn_shifts(patient: Patient) -> Iterator[Fault]:
     """Biases beside matrices of sub-layers that are drawn about 0, and much wider than 1/√(inputs)."""
     weights = patient.weights

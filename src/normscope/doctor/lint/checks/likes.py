@@ -8,7 +8,6 @@ from statistics import median
 import torch
 
 from ....placement import named
-from ...result import Severity
 from ..likes import (
     OddOne,
     OddState,
@@ -33,16 +32,7 @@ _GRADIENT = 5.0
 """The same of a gradient over theory's, which is 1.6 times off at most where logits of attention vary much."""
 
 
-@rule(
-    "uneven-blocks",
-    Severity.WARNING,
-    title="a block that starts unlike the others",
-    why="Blocks of one kind are drawn by one scheme, which may follow a law of depth. One block with weights ten times "
-    "larger adds ten times as much to the stream, which drowns what the others add and takes most of the gradient.",
-    reference="Radford et al. 2019 (GPT-2), section 2.3, and Zhang et al. 2019, arXiv:1908.11365, for schemes that "
-    "are the same in all blocks or follow a law of depth",
-    needs=(initial_weights,),
-)
+@rule("uneven-blocks", initial_weights)
 def uneven_blocks(patient: Patient) -> Iterator[Fault]:
     """Blocks whose weights, factors, branches or gradients are unlike their likes', each told by its first cause."""
     # What is 0 has rules of its own, for branches and gates; a gain of 0 shuts the stream itself where sums are normed.
@@ -119,14 +109,7 @@ def _said(one: OddOne, what: str, larger: bool) -> str:
 _FROZEN, _TRAINED = "frozen", "trained"
 
 
-@rule(
-    "frozen-unlike-others",
-    Severity.WARNING,
-    title="a block or norms that stay as they are drawn",
-    why="A block that keeps its random weights among others that are trained adds noise that they must learn to bear, "
-    "and a frozen gain is that of a norm without any. Of a trained model, freezing the lowest blocks is usual.",
-    reference="Howard and Ruder 2018, arXiv:1801.06146, section 3.3, for freezing from below",
-)
+@rule("frozen-unlike-others")
 def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
     """Weights of one block that are frozen beside trained likes, or the other way round; and all norms' alone."""
     fresh = at_initialisation(patient)
@@ -161,14 +144,7 @@ def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "precision-unlike-others",
-    Severity.WARNING,
-    title="a block in another precision",
-    why="One block in half precision rounds what it adds, and its own weights' updates, as none of the others does; "
-    "often a cast was left behind, or a conversion reached one module.",
-    reference="Micikevicius et al. 2018, arXiv:1710.03740, section 3: weights are kept in float32",
-)
+@rule("precision-unlike-others")
 def precision_unlike_others(patient: Patient) -> Iterator[Fault]:
     """Blocks whose weights have another dtype than their likes, or that compute in another one."""
     weights = odd_parameters(patient.model, lambda _, weight: str(weight.dtype).removeprefix("torch."))
@@ -180,15 +156,7 @@ def precision_unlike_others(patient: Patient) -> Iterator[Fault]:
         yield from _by_block(odd, lambda state: f"computed in {state}", fix=fix)
 
 
-@rule(
-    "optimizer-unlike-others",
-    Severity.WARNING,
-    title="a block that the optimiser treats otherwise",
-    why="Groups that are made by name or by number leave a block out, which then stays at its random weights, or grows "
-    "without the decay that keeps the others' weights in size.",
-    reference="torch.optim: an optimiser changes what its param_groups hold, as each group says, and nothing else",
-    needs=(an_optimizer,),
-)
+@rule("optimizer-unlike-others", an_optimizer)
 def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
     """Weights of one block in no group, or decayed otherwise, beside likes that are held and decayed alike."""
     groups = patient.optimizer.param_groups if patient.optimizer is not None else []
@@ -228,15 +196,7 @@ _ROUNDED = 1e-6
 """Of the size that gradients of matrices mostly have, an entry; Mamba's steps have 1e-4, and float32 keeps 1e-7."""
 
 
-@rule(
-    "rounded-gradient",
-    Severity.WARNING,
-    title="matrices whose gradient is rounding and nothing else",
-    why="What they compute cancels before it reaches the loss, as a top-1 router's weight that is divided by itself, "
-    "or what a softmax takes away again: Adam makes steps of full size out of such noise.",
-    reference="github.com/jingyaogong/minimind issue 858: a router whose only weight is divided by its own sum",
-    needs=(initial_weights, gradients),
-)
+@rule("rounded-gradient", initial_weights, gradients)
 def rounded_gradient(patient: Patient) -> Iterator[Fault]:
     """Matrices of feed-forwards with gradients a million times smaller than the others', and not 0.
 

@@ -11,14 +11,7 @@ from ..structure import in_blocks
 from .attention import Site, attending, counted, where
 
 
-@rule(
-    "attention-mask",
-    Severity.ERROR,
-    title="a sub-layer that looks where masks must not let it",
-    why="A model that predicts the next token and can look at it learns to copy, with a loss near 0 that no generation "
-    "keeps; one that looks at padding gives other results in another batch.",
-    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3",
-)
+@rule("attention-mask")
 def attention_mask(patient: Patient) -> Iterator[Fault]:
     """Sub-layers that see later tokens or padding where the other blocks, the loss or the batch say they must not."""
     memories = {stack.memory for stack in patient.stacks}
@@ -112,14 +105,7 @@ def _around_the_mask(patient: Patient, stack: Stack, sites: Sequence[Site]) -> I
             )
 
 
-@rule(
-    "sequences-mixed",
-    Severity.WARNING,
-    title="sequences of a batch that see each other, or tokens without places of their own",
-    why="What a sequence comes to then depends on which others it is batched with. Layers of torch take (T, B, D) "
-    "unless batch_first is set, and positions that are cut by size(0) of (B, T, D) number sequences and not tokens.",
-    reference="github.com/IBM/TabFormer pull request 14; github.com/AkiRusProd/numpy-transformer issue 1",
-)
+@rule("sequences-mixed")
 def sequences_mixed(patient: Patient) -> Iterator[Fault]:
     """Sub-layers that mix the dimension that positions, the loss or the other sub-layers do not take for tokens."""
     along = patient.observed.positions_along
@@ -229,14 +215,7 @@ _PLACES: dict[str, tuple[str, str]] = {
 """By what logits depend on: what is said, and what to do."""
 
 
-@rule(
-    "misplaced-positions",
-    Severity.WARNING,
-    title="attention that tells places apart in a way that cannot be meant",
-    why="With rotations or biases of the wrong kind a model trains, and never knows how far apart two tokens are, or "
-    "looks at the farthest first.",
-    reference="Su et al. 2021 (RoFormer), arXiv:2104.09864, section 3.4.2; Press et al. 2022 (ALiBi), arXiv:2108.12409",
-)
+@rule("misplaced-positions")
 def misplaced_positions(patient: Patient) -> Iterator[Fault]:
     """Attention whose logits between tokens that are alike depend on something else than how far apart these are."""
     for stack in patient.stacks:

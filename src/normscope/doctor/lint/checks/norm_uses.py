@@ -12,15 +12,7 @@ from ..rule import Fault, rule
 from ..structure import blocks_end_normed, explained, in_blocks, wanted
 
 
-@rule(
-    "double-final-norm",
-    Severity.WARNING,
-    title="A norm directly after a norm",
-    why="The second norm has nothing to do but to add a gain and a shift; torch.nn.Transformer keeps it "
-    "for backward compatibility.",
-    reference="github.com/pytorch/pytorch issues 24930 and 50086; github.com/k2-fsa/snowfall pull request 184",
-    of_structure=True,
-)
+@rule("double-final-norm", of_structure=True)
 def double_final_norm(patient: Patient) -> Iterator[Fault]:
     """A norm after a stack whose last block ends in one already, or of a norm's output that nothing else reads."""
     for number, stack in enumerate(patient.stacks):
@@ -83,14 +75,7 @@ def _place(stack: Stack, use: NormUse) -> str:
     return f"at {listed(names)}" if names else "after the last block"
 
 
-@rule(
-    "shared-norm",
-    Severity.WARNING,
-    title="One norm for several sub-layers",
-    why="Each sub-layer learns a gain for what it reads. One norm for two of them, or for all blocks, is mostly a "
-    "wrong name in one place: it has no gradient of its own there, and a checkpoint of the usual model does not fit.",
-    reference="github.com/allenai/OLMo pull request 222; github.com/ml-explore/mlx pull request 1636",
-)
+@rule("shared-norm")
 def shared_norm(patient: Patient) -> Iterator[Fault]:
     """Norms whose gain is used on different values for sub-layers that have matrices of their own.
 
@@ -139,16 +124,7 @@ def _twice(stack: Stack, uses: list[NormUse]) -> bool:
     )
 
 
-@rule(
-    "norm-over-others",
-    Severity.WARNING,
-    title="A norm over another dimension than the features",
-    why="Over the sequence a token's norm depends on all others, those to come among them, and on padding; over tokens "
-    "and features together it does not bound any single token. The mean-field theory, and the usual rates, are of "
-    "norms over the features of each token.",
-    reference="github.com/jadore801120/attention-is-all-you-need-pytorch issue 17; Ba et al. 2016, arXiv:1607.06450, "
-    "section 3",
-)
+@rule("norm-over-others")
 def norm_over_others(patient: Patient) -> Iterator[Fault]:
     """Norms whose statistics are taken over other dimensions than the one that matrices after them contract."""
     for stack in patient.stacks:
@@ -176,14 +152,7 @@ _ON_THE_SPHERE = ("ngpt",)
 """Placements whose streams are of length 1."""
 
 
-@rule(
-    "norm-without-root",
-    Severity.WARNING,
-    title="a norm by hand that leaves a token's size in what comes out",
-    why="A norm divides each token by its own size. By its square, or times its size, what comes out grows or shrinks "
-    "with the stream, so that each block doubles what the last one did.",
-    reference="github.com/mosaicml/llm-foundry issue 371; github.com/131250208/TPlinker-joint-extraction issue 37",
-)
+@rule("norm-without-root")
 def norm_without_root(patient: Patient) -> Iterator[Fault]:
     """What takes a token's mean square, and does not divide by its root; or does, and lets no gradient know of it."""
     for stack in patient.stacks:
@@ -219,15 +188,7 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "norms-swapped",
-    Severity.WARNING,
-    title="Numbered norms that are used in another order",
-    why="Fresh norms are all alike, so that nothing shows until weights are loaded: every gain then meets the "
-    "sub-layer that it was not trained with.",
-    reference="github.com/ml-explore/mlx pull request 1636, where a decoder's first norm stood in its second's place",
-    of_structure=True,
-)
+@rule("norms-swapped", of_structure=True)
 def norms_swapped(patient: Patient) -> Iterator[Fault]:
     """Norms of a block that are numbered, as ln_1 and ln_2, and come in another order than their numbers."""
     for stack in patient.stacks:

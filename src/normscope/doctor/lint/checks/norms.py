@@ -16,16 +16,7 @@ CLOSED_SHARE = 0.1
 """Sum of the branches' shares of a stack up to which its branches count as closed at the start."""
 
 
-@rule(
-    "missing-final-norm",
-    Severity.WARNING,
-    title="No norm after the stack",
-    why="Blocks that leave the stream un-normed hand on a sum that grows with depth: logits start too "
-    "large and gradients of the top blocks lose the factor 1/√L that the norm gives them.",
-    reference="Xiong et al. 2020, arXiv:2002.04745, table 1 and section 3.3; joeynmt, encoders.py: layer_norm's "
-    "default differs between layers and stack",
-    of_structure=True,
-)
+@rule("missing-final-norm", of_structure=True)
 def missing_final_norm(patient: Patient) -> Iterator[Fault]:
     """A stack whose placement ends in a norm, read as its last sum leaves it."""
     for number, stack in enumerate(patient.stacks):
@@ -53,14 +44,7 @@ def missing_final_norm(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "unnormed-memory",
-    Severity.ERROR,
-    title="Cross-attention reads an encoder without a final norm",
-    why="Keys and values of every decoder block then grow with the encoder's depth, and their gradients "
-    "with them: training ends in huge gradients or NaN.",
-    reference="github.com/marian-nmt/marian-dev issue 699 and pull request 719",
-)
+@rule("unnormed-memory")
 def unnormed_memory(patient: Patient) -> Iterator[Fault]:
     """Cross-attention that reads an encoder's residual sum as it is."""
     for stack in patient.stacks:
@@ -82,13 +66,7 @@ def unnormed_memory(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "no-norm",
-    Severity.WARNING,
-    title="A stack without norms",
-    why="Plain residual sums without norms train only from weights or gates that keep the branches small at the start.",
-    reference="Zhang et al. 2019 (Fixup), arXiv:1901.09321; Bachlechner et al. 2020, arXiv:2003.04887",
-)
+@rule("no-norm")
 def no_norm(patient: Patient) -> Iterator[Fault]:
     """A stack without norms that is no placement made for that."""
     for number, stack in enumerate(patient.stacks):
@@ -118,16 +96,7 @@ _SIDES = 2
 """Queries and keys."""
 
 
-@rule(
-    "query-key-norms",
-    Severity.WARNING,
-    title="Queries and keys are normed in different ways",
-    why="Norms bound the logits of attention only where both have them; over all heads together they do "
-    "something else than head by head, and weights trained with the one are of no use with the other.",
-    reference="github.com/EleutherAI/gpt-neox pull request 1367; github.com/vllm-project/vllm pull request 16311; "
-    "Henry et al. 2020, arXiv:2010.04245",
-    of_structure=True,
-)
+@rule("query-key-norms", of_structure=True)
 def query_key_norms(patient: Patient) -> Iterator[Fault]:
     """Attention whose queries and keys are normed in different ways, or in other ways than those of other blocks."""
     for stack in patient.stacks:
@@ -228,14 +197,7 @@ def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "norm-epsilon",
-    Severity.WARNING,
-    title="an ε that is lost, or that swamps what it is added to",
-    why="Below the dtype's least number it guards nothing; near the mean square of the stream it turns the "
-    "norm into a mere factor, and the placement is not the one that was written.",
-    reference="Ba et al. 2016, arXiv:1607.06450, section 3; IEEE 754: binary16 ends at 2^-24 = 6e-8",
-)
+@rule("norm-epsilon")
 def norm_epsilon(patient: Patient) -> Iterator[Fault]:
     """Whether the ε of norms guards them at all, and whether it leaves them to normalise."""
     for stack in patient.stacks:

@@ -29,17 +29,7 @@ def _looked_after(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in (norm_parameters(model) | numbers).items() if p.requires_grad}
 
 
-@rule(
-    "weight-decay-on-norms",
-    Severity.WARNING,
-    title="weight decay on norms or gates",
-    why="Decay on a matrix under a norm changes its learning rate; on a norm's gain or a gate it changes "
-    "the function, pulling the branch behind it to 0. Gains in front of a matrix can be made up for by it.",
-    reference="Brown et al. 2020 and nanoGPT's configure_optimizers: vectors are not decayed; Bachlechner et al. "
-    "2020, arXiv:2003.04887, for gates; arXiv:2605.26895: decay helps gains of norms on inputs of matrices, and "
-    "harms those on outputs",
-    needs=(an_optimizer,),
-)
+@rule("weight-decay-on-norms", an_optimizer)
 def decayed_norms(patient: Patient) -> Iterator[Fault]:
     """Groups that pull gains to 0, where the norm's output is 0 too, and gates back to where they began."""
     if patient.optimizer is None:
@@ -104,15 +94,7 @@ def _norms_inputs_alone(stack: Stack) -> bool:
     return not stack.embedding_norm
 
 
-@rule(
-    "unused-in-optimizer",
-    Severity.ERROR,
-    title="norms or gates that no optimiser holds",
-    why="They ask for gradients and get them, and stay at their initial values: groups that were made by "
-    "name or by number of dimensions have left them out.",
-    reference="torch.optim: an optimiser changes what its param_groups hold and nothing else",
-    needs=(an_optimizer,),
-)
+@rule("unused-in-optimizer", an_optimizer)
 def unheld_norms(patient: Patient) -> Iterator[Fault]:
     """Trainable gains, shifts and gates that the optimiser will never change."""
     if patient.optimizer is None:
@@ -155,16 +137,7 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
     )
 
 
-@rule(
-    "clip-hides-rate",
-    Severity.WARNING,
-    title="a clip far below the gradient",
-    why="With SGD a gradient that is always clipped makes the updates of a much smaller rate, so that "
-    "rates found with one clip fail with another; Adam feels it through its ε alone.",
-    reference="Zhang et al. 2020, arXiv:1905.11881: clipped gradient descent is descent at the rate "
-    "min(η, ηγ/‖g‖); Kingma & Ba 2015, arXiv:1412.6980, section 2.1, for Adam",
-    needs=(an_optimizer, a_clip, gradients),
-)
+@rule("clip-hides-rate", an_optimizer, a_clip, gradients)
 def clip_hides_rate(patient: Patient) -> Iterator[Fault]:
     """A gradient that is a thousand times the clip: with SGD the rate is a thousand times smaller than it looks."""
     if patient.optimizer is None or patient.clip_norm is None:
@@ -212,15 +185,7 @@ def _clipped(clipping: Clipping, optimizer: str) -> Fault:
     )
 
 
-@rule(
-    "rate-out-of-range",
-    Severity.WARNING,
-    title="a learning rate outside the good range",
-    why="Too high a rate leaves a model stuck at the frequencies of tokens or makes its loss explode; too "
-    "low a one wastes updates.",
-    reference="`normscope choose`, whose law of known rates the range is, or `normscope study advice` of a probe",
-    needs=(a_judged_rate,),
-)
+@rule("rate-out-of-range", a_judged_rate)
 def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
     """The rate that the user plans with, outside what advice says is about as good as the best."""
     advice = patient.advice

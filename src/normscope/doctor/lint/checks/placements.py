@@ -166,14 +166,7 @@ def is_same(a: float, b: float) -> bool:
     return abs(a - b) <= TOLERANCE * abs(b)
 
 
-@rule(
-    "mixed-placements",
-    Severity.WARNING,
-    title="Blocks of one stack are wired differently",
-    why="Where depth-wise mixtures are meant they follow a rule; a block that differs for no reason is "
-    "mostly a flag that did not reach it.",
-    reference="Li et al. 2024 (Mix-LN), arXiv:2412.13795, section 3, for a mixture that is meant",
-)
+@rule("mixed-placements")
 def mixed_placements(patient: Patient) -> Iterator[Fault]:
     """Blocks of one stack with different formulas that no registered placement has together."""
     shapes = {name: tuple(weight.shape) for name, weight in patient.weights.items()}
@@ -277,16 +270,7 @@ def _by_formulas(inside: list[Sublayer]) -> dict[tuple[str, ...], list[int]]:
     return {tuple(dict.fromkeys(key)): found[key] for key, _ in order}
 
 
-@rule(
-    "placement-flag-contradicts",
-    Severity.ERROR,
-    title="The model is not wired as its configuration says",
-    why="Pre-LN and Post-LN have weights of the same names and shapes, so that nothing fails to load when "
-    "a flag is wrong or ignored.",
-    reference="github.com/facebookresearch/multimodal issue 317; github.com/NVIDIA/NeMo pull request 4350",
-    of_structure=True,
-    needs=(a_configured_placement,),
-)
+@rule("placement-flag-contradicts", a_configured_placement, of_structure=True)
 def flag_contradicts(patient: Patient) -> Iterator[Fault]:
     """A configuration that names another placement than the model computes.
 
@@ -320,16 +304,7 @@ def flag_contradicts(patient: Patient) -> Iterator[Fault]:
                 )
 
 
-@rule(
-    "wrong-constants",
-    Severity.WARNING,
-    title="A constant of another depth",
-    why="Scales such as DeepNorm's are functions of the number of blocks, and differ between the stacks of "
-    "an encoder-decoder; written as a number they are right for one model only.",
-    reference="Wang et al. 2022, arXiv:2203.00555, figure 2; github.com/pixeli99/MixLN: 2.8284 at every depth; "
-    "Sun et al. 2025, arXiv:2502.05795, section 3: blocks counted from 1",
-    of_structure=True,
-)
+@rule("wrong-constants", of_structure=True)
 def wrong_constants(patient: Patient) -> Iterator[Fault]:
     """A placement's formula with constants of another depth, or of none."""
     for number, stack in enumerate(patient.stacks):

@@ -18,16 +18,7 @@ from ..rule import Fault, rule
 from ..structure import by_kind
 
 
-@rule(
-    "shared-blocks",
-    Severity.WARNING,
-    title="blocks that are one and the same",
-    why="Blocks of one set of weights cost the time of many and learn what one can. A loop over one layer is a model "
-    "of its own, as the Universal Transformer and ALBERT are; one layer put many times into a list, or called once "
-    "more than the others, is mostly an oversight.",
-    reference="Lan et al. 2020, arXiv:1909.11942, section 3.1, and Dehghani et al. 2019, arXiv:1807.03819, where "
-    "sharing is meant; [layer] * n in Python holds one layer n times",
-)
+@rule("shared-blocks")
 def shared_blocks(patient: Patient) -> Iterator[Fault]:
     """Sub-layers of different blocks that are computed with the same tensors."""
     weights = patient.weights
@@ -81,14 +72,7 @@ def _listed_twice(model: nn.Module, paths: Sequence[str]) -> list[str]:
     return []
 
 
-@rule(
-    "altered-stream",
-    Severity.WARNING,
-    title="a skip that is more than a sum",
-    why="What a skip hands on unchanged reaches the last block and sends its gradient to the first. A dropout, a curve "
-    "or a bound on the sum is applied to it again in every block: noise adds up, and what is cut off is lost.",
-    reference="He et al. 2016, arXiv:1603.05027, section 3: dropout, gates and curves on the shortcut hamper training",
-)
+@rule("altered-stream")
 def altered_stream(patient: Patient) -> Iterator[Fault]:
     """Dropouts, curves and bounds that stand on the stream between its sums, in stacks with attention; and norms that
     write into it, so that their gain alone is the branch's."""
@@ -130,14 +114,7 @@ _DEPTHS = (
 _DEPTHS_OF_DECODERS = ("decoder_layers", "num_decoder_layers", "n_decoder_layers")
 
 
-@rule(
-    "depth-unlike-configuration",
-    Severity.WARNING,
-    title="another number of blocks than the configuration says",
-    why="What is read from a configuration goes with its depth: initial scales such as 1/√(2L), rates, and the names "
-    "in a checkpoint; where a block was lost, they are those of another model.",
-    reference="Radford et al. 2019 (GPT-2), section 2.3, for weights that are scaled by the number of layers",
-)
+@rule("depth-unlike-configuration")
 def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
     """Stacks whose row of modules has another length than the configuration beside it names."""
     rows = [_row(patient.model, stack) for stack in patient.stacks]
@@ -185,14 +162,7 @@ def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, i
     return None
 
 
-@rule(
-    "untied-head",
-    Severity.WARNING,
-    title="an output matrix that the configuration ties to the embedding, and that is not",
-    why="Both are trained apart from each other then, and a checkpoint that keeps one of them for both loses the "
-    "other.",
-    reference="github.com/NVIDIA-NeMo/Automodel pull requests 2213 and 2511: a tie that sharding broke",
-)
+@rule("untied-head")
 def untied_head(patient: Patient) -> Iterator[Fault]:
     """An output matrix of an embedding's shape that is none, where the configuration says that it is one."""
     named = (getattr(patient.model, name, None) for name in _CONFIGURATIONS)
@@ -214,14 +184,7 @@ def untied_head(patient: Patient) -> Iterator[Fault]:
             )
 
 
-@rule(
-    "detached-skip",
-    Severity.ERROR,
-    title="a skip that lets no gradient through",
-    why="The skip is the way on which the gradient reaches the first blocks whole; where it is detached, all of it has "
-    "to go through the branches, one after another, and shrinks with each.",
-    reference="He et al. 2016, arXiv:1603.05027, section 2: the gradient of an identity skip is passed on as it is",
-)
+@rule("detached-skip")
 def detached_skips(patient: Patient) -> Iterator[Fault]:
     """Sub-layers whose skip is detached: an error where all of a stack's are, for nothing is to be gained by that."""
     for stack in patient.stacks:
@@ -240,15 +203,7 @@ def detached_skips(patient: Patient) -> Iterator[Fault]:
             )
 
 
-@rule(
-    "positions-added-again",
-    Severity.WARNING,
-    title="positions that are added to the stream again",
-    why="A stream keeps what is added to it: what is added in every block grows with depth, and drowns the tokens; "
-    "positions are added once, at the start, or to queries and keys alone.",
-    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.5: positions are added at the bottoms of the stacks; "
-    "Dehghani et al. 2019, arXiv:1807.03819, for a model that adds them in every step",
-)
+@rule("positions-added-again")
 def positions_again(patient: Patient) -> Iterator[Fault]:
     """What is the same for every input and differs from token to token, added at several places of a stream."""
     for name, places in patient.observed.added_again:
@@ -263,14 +218,7 @@ def positions_again(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "random-in-evaluation",
-    Severity.WARNING,
-    title="dropout that evaluation does not turn off",
-    why="Two passes over one batch differ then: what is validated or decoded is a noisier model than was trained, and "
-    "nn.functional.dropout is on unless it is told of self.training.",
-    reference="torch.nn.functional.dropout: training=True is its default",
-)
+@rule("random-in-evaluation")
 def random_in_evaluation(patient: Patient) -> Iterator[Fault]:
     """Data that is multiplied with numbers which a pass in evaluation mode draws anew."""
     draws = patient.observed.random_factors

@@ -40,17 +40,7 @@ _ROUND = (0.5, 0.25, 0.1)
 """Ratios that somebody may have chosen, and no depth."""
 
 
-@rule(
-    "initial-scheme",
-    Severity.WARNING,
-    title="initial weights by one scheme here and another there",
-    why="GPT-2 divides the weights whose products join the stream by √(2L), so that 2L sums leave it at the size of "
-    "one. Where only some are divided, the others make the stream alone; where all are, or some twice, branches start "
-    "next to closed.",
-    reference="Radford et al. 2019 (GPT-2), section 2.3; github.com/facebookresearch/lingua/issues/39; "
-    "github.com/huggingface/transformers/issues/47458",
-    needs=(initial_weights,),
-)
+@rule("initial-scheme", initial_weights)
 def initial_scheme(patient: Patient) -> Iterator[Fault]:
     """Stacks that are drawn by half of a scheme; and, as a note, by several, or without the division of a deep one."""
     for stack in patient.stacks:

@@ -26,15 +26,7 @@ from ..patient import (
 from ..rule import Fault, rule
 
 
-@rule(
-    "dead-sublayer",
-    Severity.ERROR,
-    title="a sub-layer that does not take part",
-    why="A branch that adds nothing, is not read or gets no gradient costs its time and learns nothing; a "
-    "branch that starts at 0 and gets a gradient is fine.",
-    reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3, and Zhang et al. 2019 (Fixup), "
-    "arXiv:1901.09321, section 3, for branches that start at 0 and leave it",
-)
+@rule("dead-sublayer")
 def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     """Branches that the output does not depend on, that add nothing, or that get no gradient."""
     places = list(patient.sublayers())
@@ -170,13 +162,7 @@ def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> I
         )
 
 
-@rule(
-    "nonfinite-gradient",
-    Severity.ERROR,
-    title="a loss or gradients that are not finite",
-    why="The first update would make the weights NaN, or be skipped by a gradient scaler.",
-    reference="github.com/marian-nmt/marian-dev/issues/699: an un-normed decoder memory, huge gradients and NaN",
-)
+@rule("nonfinite-gradient")
 def nonfinite_gradients(patient: Patient) -> Iterator[Fault]:
     """A loss or gradients that overflow in the very first pass."""
     norms, loss = patient.observed.gradient_norms, patient.observed.loss_nats
@@ -192,14 +178,7 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    NO_GRADIENT,
-    Severity.ERROR,
-    title="a forward pass of which no gradient can be taken",
-    why="Such a model can be run, and not be trained. What can be said without a gradient is said all the same.",
-    reference="github.com/GeeeekExplorer/nano-vllm/issues/170: a norm that writes into its input, which the skip "
-    "path still needs",
-)
+@rule(NO_GRADIENT)
 def no_gradient(patient: Patient) -> Iterator[Fault]:
     """An operation in place on what the backward pass needs, or NaN within the pass; a pass without autograd is a note,
     for it may be meant."""
@@ -235,18 +214,7 @@ LARGEST_DEVIATION = 4.0
 """Of logits, where no loss was given: 8 nats above chance."""
 
 
-@rule(
-    "loss-far-from-chance",
-    Severity.WARNING,
-    title="a first loss far from that of chance",
-    why="Above it, the first updates do nothing but shrink logits, at the largest gradients of the whole "
-    "training; below it, the loss can see its targets.",
-    reference="Karpathy 2019, A Recipe for Training Neural Networks (karpathy.github.io), 'verify loss @ init'",
-    needs=(
-        initial_weights,
-        logits,
-    ),
-)
+@rule("loss-far-from-chance", initial_weights, logits)
 def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     """Before training the loss is ln(classes), as in GPT-2 (0.1 above it), and logits are small."""
     seen = patient.observed
@@ -338,15 +306,7 @@ LARGE_STREAM = 10.0
 have shares of 1e-4 (BERT of width 32) beside such a stream: there the weights are small, not the embedding large."""
 
 
-@rule(
-    "embedding-swamps-blocks",
-    Severity.WARNING,
-    title="an embedding so large that blocks barely act",
-    why="In a stream without norms on it, what a block adds is as large as its weights make it, whatever "
-    "the embedding is: a large embedding keeps every later norm from seeing the branches.",
-    reference="Takase et al. 2023 (Spike No More), arXiv:2312.16903, for the other side; Xiong et al. 2020, "
-    "arXiv:2002.04745, lemma 2: the sum grows by one branch at a time",
-)
+@rule("embedding-swamps-blocks")
 def embedding_swamps_blocks(patient: Patient) -> Iterator[Fault]:
     """A stream that starts so large that nothing which blocks add to it changes what the next one reads."""
     for stack in patient.stacks:
@@ -365,16 +325,7 @@ def embedding_swamps_blocks(patient: Patient) -> Iterator[Fault]:
             )
 
 
-@rule(
-    "embedding-too-large",
-    Severity.WARNING,
-    title="an embedding drawn much too large",
-    why="A norm behind it hides its size from the blocks, but not from its gradient, which is divided by "
-    "it, nor from the positions that are added to it, nor from an output that is tied to it.",
-    reference="Xiong et al. 2020, arXiv:2002.04745, lemma 3: the Jacobian of a norm falls with the size of its "
-    "input; Takase et al. 2023 (Spike No More), arXiv:2312.16903, section 4, for embeddings of deviation 1",
-    needs=(initial_weights,),
-)
+@rule("embedding-too-large", initial_weights)
 def embedding_too_large(patient: Patient) -> Iterator[Fault]:
     """A table drawn far larger than any that is in use, where its blocks do not suffer from it: behind a norm."""
     tables = large_tables(patient.model)

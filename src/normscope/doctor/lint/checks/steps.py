@@ -3,20 +3,12 @@
 from collections.abc import Iterator
 
 from ....report.words import kind_name
-from ...result import Severity
 from ..patient import Patient, branch_names
 from ..rule import Fault, rule
 from ..structure import in_blocks
 
 
-@rule(
-    "misplaced-curve",
-    Severity.WARNING,
-    title="a feed-forward without its curve between two matrices",
-    why="Two matrices with no curve between them are one; behind the last one a curve such as ReLU makes every branch "
-    "push the stream to one side, so that it drifts and its tokens become alike.",
-    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.3: max(0, x W1) W2",
-)
+@rule("misplaced-curve")
 def misplaced_curve(patient: Patient) -> Iterator[Fault]:
     """Feed-forwards of several matrices with no curve at all, or with one on what they add."""
     for stack in patient.stacks:
@@ -35,14 +27,7 @@ def misplaced_curve(patient: Patient) -> Iterator[Fault]:
                 )
 
 
-@rule(
-    "scores-not-logits",
-    Severity.WARNING,
-    title="a cross-entropy of what are no logits",
-    why="A cross-entropy takes its own softmax. Of probabilities it can fall to ln V - 1 at most and has next to no "
-    "gradient, so that a model seems to learn slowly; of what is cut off at 0 no class can be unlikely.",
-    reference="torch.nn.functional.cross_entropy: the input is expected to hold logits",
-)
+@rule("scores-not-logits")
 def scores_not_logits(patient: Patient) -> Iterator[Fault]:
     """Outputs that sum to 1, or are never below 0, in a loss of their softmax."""
     seen = patient.observed
@@ -61,14 +46,7 @@ def scores_not_logits(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "targets-misplaced",
-    Severity.WARNING,
-    title="targets that are not the next token's",
-    why="A model that sees a token and is asked for the same one learns to copy; asked for the one after the next, it "
-    "has learnt another task than generation sets.",
-    reference="github.com/huggingface/transformers: models for causal language modelling shift labels themselves",
-)
+@rule("targets-misplaced")
 def targets_misplaced(patient: Patient) -> Iterator[Fault]:
     """A model whose attention hides later tokens, and a loss whose targets are the inputs 0 or 2 places later."""
     seen = [one for sublayer in patient.sublayers() if (one := sublayer.measured.attention) is not None]

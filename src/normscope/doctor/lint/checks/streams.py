@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from ...identify.lanes import NOT_BEYOND
 from ...record import Stack, Sublayer
-from ...result import Severity
 from ...trace.lanes import SUMS_TO_ONE
 from ...trace.operations import Origin
 from ..patient import Patient, at_initialisation, branch_names, listed
@@ -13,14 +12,7 @@ from ..rule import Fault, rule
 from ..structure import factor_of_sum
 
 
-@rule(
-    "mixing-not-doubly-stochastic",
-    Severity.WARNING,
-    title="Streams mixed by a matrix that is not doubly stochastic",
-    why="Only where rows and columns both sum to 1 does mixing keep the streams' mean; a softmax alone, or "
-    "too few rounds, makes one stream grow at the cost of others, more so with depth.",
-    reference="Xie et al. 2025, arXiv:2512.24880, section 4",
-)
+@rule("mixing-not-doubly-stochastic")
 def mixing_one_sided(patient: Patient) -> Iterator[Fault]:
     """Mixings whose rows or columns all sum to 1, as a softmax or half a round leaves them, but not both."""
     off_by_place = [
@@ -38,14 +30,7 @@ def mixing_one_sided(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "branches-halved",
-    Severity.WARNING,
-    title="Branches that reach all streams at half their size",
-    why="With weights of 0, mHC is Pre-LN only where the sigmoid of what is added is doubled; without "
-    "that, every branch counts half.",
-    reference="Xie et al. 2025, arXiv:2512.24880, section 4",
-)
+@rule("branches-halved")
 def branches_halved(patient: Patient) -> Iterator[Fault]:
     """Branches that all enter the streams at half their size, because sigmoids of about 0 are not doubled."""
     places = [
@@ -70,15 +55,7 @@ def _is_near(value: float | None, wanted: float, within: float) -> bool:
     return value is not None and abs(value - wanted) < within
 
 
-@rule(
-    "streams-stay-copies",
-    Severity.ERROR,
-    title="Streams that stay copies of each other",
-    why="Where every stream gets the same from every sub-layer, and mixing keeps what is equal, several "
-    "streams cost their memory and time and compute what one does.",
-    reference="Zhu et al. 2024, arXiv:2409.19606, section 2, where streams start as copies and every one has "
-    "weights of its own",
-)
+@rule("streams-stay-copies")
 def copies_for_ever(patient: Patient) -> Iterator[Fault]:
     """Streams that start as copies of each other and get the same at every sub-layer, whatever is trained."""
     for stack in patient.stacks:
@@ -93,14 +70,7 @@ def copies_for_ever(patient: Patient) -> Iterator[Fault]:
             )
 
 
-@rule(
-    "stream-not-written",
-    Severity.WARNING,
-    title="Streams that no sub-layer writes to",
-    why="Hyper-connections add every branch to every stream, each with a weight of its own; a mask or a "
-    "weight of the wrong shape leaves some out.",
-    reference="Zhu et al. 2024, arXiv:2409.19606, section 2, and Xie et al. 2025, arXiv:2512.24880, section 4",
-)
+@rule("stream-not-written")
 def streams_left_out(patient: Patient) -> Iterator[Fault]:
     """Streams that no sub-layer's output is added to."""
     for stack in patient.stacks:
@@ -121,15 +91,7 @@ WIDE = 0.5
 """Of the spread of σ's about 1/2: that of logits with a standard deviation of 1.3."""
 
 
-@rule(
-    "stream-weights-drawn-wide",
-    Severity.INFO,
-    title="Weights of streams that are drawn wide",
-    why="Where the logits of mHC's weights start wide, mHC is no Pre-LN at initialisation, streams differ "
-    "from the first sub-layer on, and 20 rounds leave sums that are not 1.",
-    reference="Xie et al. 2025, arXiv:2512.24880, section 4; transformers 5.23, deepseek_v4: logits have a "
-    "standard deviation of 0.02 √(4d), 2.6 at a width of 4,096, and sums are off by up to 0.03",
-)
+@rule("stream-weights-drawn-wide")
 def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
     """Weights of streams that differ so much from token to token and stream to stream that no stream starts alike."""
     by_token = [
@@ -170,15 +132,7 @@ def _is_by_token(of: Sublayer) -> bool:
 LARGEST_GROWTH = 2.0
 
 
-@rule(
-    "amplified-stream",
-    Severity.WARNING,
-    title="a factor above 1 on a skip path without norms",
-    why="It is taken once a sub-layer, so that the stream grows exponentially with depth, and what later "
-    "branches add is lost in it.",
-    reference="Wang et al. 2022, arXiv:2203.00555, figure 2, where a norm follows every sum; joeynmt, whose "
-    "`initializer: xavier_normal` turned DeepNorm's factors on for Pre-LN too",
-)
+@rule("amplified-stream")
 def amplified_stream(patient: Patient) -> Iterator[Fault]:
     """Factors above 1 on the skip path that no norm of the sum takes back."""
     for stack in patient.stacks:
@@ -207,14 +161,7 @@ def _because(found: Sublayer) -> str:
     return f", for a value is added to itself, {found.formula}" if any(a is b for a, b in sums) else ""
 
 
-@rule(
-    "faded-stream",
-    Severity.WARNING,
-    title="a factor below 1 on a skip path, once a sub-layer",
-    why="The embedding and the first blocks' work are lost exponentially with depth, forward and in the "
-    "gradient; factors that approach 1 with depth lose them no faster than a mean does.",
-    reference="He et al. 2016, arXiv:1603.05027, section 3.1: shortcuts times 0.5 do not converge well at 110 layers",
-)
+@rule("faded-stream")
 def faded_stream(patient: Patient) -> Iterator[Fault]:
     """Factors below 1 on the skip path that leave less of its source than any mean over the sub-layers does."""
     for stack in patient.stacks:
@@ -241,14 +188,7 @@ NEAR_ONE = (0.5, 1.5)
 EXACT = 0.01
 
 
-@rule(
-    "drifting-stream",
-    Severity.INFO,
-    title="factors of skip and branch that nearly keep the stream's size",
-    why="Where a² + b² = 1, and the branch is normed, the stream's mean square stays where it starts; if "
-    "a square root was forgotten, or skip and branch count sub-layers from another number, it drifts.",
-    reference="Beam, transformers 5.23, `depth_scaled_residual_add`: √((k - 1)/k) and 1/√k",
-)
+@rule("drifting-stream")
 def drifting_stream(patient: Patient) -> Iterator[Fault]:
     """Factors a of the skip and b of a normed branch whose squares nearly add up to 1, in a formula without a name."""
     if not at_initialisation(patient):

@@ -17,13 +17,7 @@ from ..structure import carries_norm, in_blocks, wanted
 ENCODER, DECODER = ("attention", "feed_forward"), ("attention", "cross_attention", "feed_forward")
 
 
-@rule(
-    "lost-residual",
-    Severity.ERROR,
-    title="A sub-layer without its residual sum",
-    why="Without the sum the gradient has no way around the sub-layer, and what the stream carried is lost there.",
-    reference="github.com/pytorch/pytorch pull request 61165; github.com/OpenNMT/OpenNMT-py pull request 2199",
-)
+@rule("lost-residual")
 def lost_residual(patient: Patient) -> Iterator[Fault]:
     """Sub-layers whose output is not added to the stream that they read."""
     yield from _cut(patient)
@@ -129,14 +123,7 @@ def _all_alike(stack: Stack) -> bool:
     return stack.blocks > 1 and len(blocks) == 1
 
 
-@rule(
-    "unused-parameters",
-    Severity.ERROR,
-    title="Blocks, norms or matrices that nothing goes through",
-    why="They are counted, saved and decayed, and do nothing: often a name of a variant is spelt otherwise "
-    "where it is read than where it is given.",
-    reference="github.com/lmsdss/LayerNorm-Scaling: a lower-cased norm type is compared with 'LNS'",
-)
+@rule("unused-parameters")
 def unused_parameters(patient: Patient) -> Iterator[Fault]:
     """Blocks and norms that are built and that the forward pass does not go through."""
     yield from _unregistered(patient)

@@ -21,15 +21,7 @@ FEWEST_LIKES = 2
 """Norms of the same width that must have been trained before one that was not stands out."""
 
 
-@rule(
-    "checkpoint-tensors",
-    Severity.ERROR,
-    title="Checkpoint and model have different norms",
-    why="A placement flag that differs from training's builds norms that were never trained, or leaves out "
-    "those that were.",
-    reference="Xiong et al. 2020, arXiv:2002.04745, table 1: the final norm is what Pre-LN has beyond Post-LN",
-    needs=(a_checkpoint,),
-)
+@rule("checkpoint-tensors", a_checkpoint)
 def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
     """Weights of a stack that the checkpoint lacks, and norms that the model lacks."""
     if patient.loading is None:
@@ -62,14 +54,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule(
-    "untrained-norm",
-    Severity.ERROR,
-    title="A norm that was never trained among norms that were",
-    why="Loading without strictness leaves it at its initial gain of 1, and the weights beside it were "
-    "trained without it.",
-    reference="Xiong et al. 2020, arXiv:2002.04745, table 1",
-)
+@rule("untrained-norm")
 def untrained_norm(patient: Patient) -> Iterator[Fault]:
     """A norm whose gain and shift are exactly as they were made, while all its likes have been trained."""
     unused = set(patient.observed.unused_parameters)
@@ -218,17 +203,7 @@ LOWER, MUCH_LOWER = 0.05, 0.2
 and by how many nats at least."""
 
 
-@rule(
-    "contradicts-training",
-    Severity.ERROR,
-    title="Weights that were trained under another wiring",
-    why="Weights lose much of what they learned in the other of Pre-LN and Post-LN, so that the loss on a "
-    "batch of the user's, computed under both, tells them apart. Without one, gains of norms go with the matrices "
-    "that read them, and shifts of norms behind sums with the biases that are added there.",
-    reference="Du et al. 2018, arXiv:1806.00900, theorem 2.1, for what gradient flow keeps in balance; "
-    "github.com/NVIDIA/NeMo pull request 4350, for such a flag",
-    needs=(trained_weights,),
-)
+@rule("contradicts-training", trained_weights)
 def contradicts_training(patient: Patient) -> Iterator[Fault]:
     """A Post-LN checkpoint wired as Pre-LN, or the other way round: by its losses under both, else by its weights."""
     told = _by_losses(patient)

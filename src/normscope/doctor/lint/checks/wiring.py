@@ -11,7 +11,7 @@ from ...find.terms import Term, ordered
 from ...identify.candidates import candidate
 from ...identify.matching import TOLERANCE
 from ...record import Stack, Sublayer
-from ...result import UNKNOWN_WIRING, Severity
+from ...result import UNKNOWN_WIRING
 from ..nearest import NearestPlacement, nearest
 from ..patient import Patient, listed
 from ..rule import Fault, rule
@@ -21,16 +21,7 @@ _LEAST = 4
 """Sub-layers from which a pattern is one."""
 
 
-@rule(
-    UNKNOWN_WIRING,
-    Severity.INFO,
-    title="A formula that no registered placement has",
-    why="Rules, theory and results are of placements that are known; of a formula that none has they say little, and "
-    "that nothing was found is no sign of health. It may be new and meant, or one step away from what was meant.",
-    reference="docs/own-placements.md, for a formula of one's own",
-    of_structure=True,
-    bears_nonfinite=True,
-)
+@rule(UNKNOWN_WIRING, of_structure=True, bears_nonfinite=True)
 def unknown_wiring(patient: Patient) -> Iterator[Fault]:
     """Stacks with sub-layers that are joined to the stream as in no registered placement, and the nearest one."""
     deep = any(stack.blocks > 1 for stack in patient.stacks)
@@ -90,16 +81,7 @@ def _compared(near: NearestPlacement) -> str:
     return f"Nearest is {title}, but {words}. Here {first.observed}, in {title} {first.expected}"
 
 
-@rule(
-    "misplaced-step",
-    Severity.WARNING,
-    title="A norm, a skip or a factor on the wrong path",
-    why="Pre-LN and Post-LN differ in what the skip carries. A norm, a factor or a skip on the other path gives a "
-    "model that trains, worse, and that no published rate or initialisation is made for.",
-    reference="github.com/Howuhh/faster-trajectory-transformer issue 3; github.com/SHI-Labs/Compact-Transformers issue "
-    "25; github.com/facebookresearch/multimodal issue 317; github.com/labmlai/annotated_deep_learning_paper_"
-    "implementations issue 145",
-)
+@rule("misplaced-step")
 def misplaced_step(patient: Patient) -> Iterator[Fault]:
     """Wirings that are one step from a known one, where the step is a mistake that has been made in public."""
     for number, stack in enumerate(patient.stacks):
