@@ -7,6 +7,7 @@ import gzip
 import json
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import normscope
-from normscope.report.comparison.contents import Name, RunCurve
-from normscope.report.comparison.plots import curves_svg
+from normscope.report.chart import Panel, Series
+from normscope.report.chart_svg import panels_svg
 
 BLOCKS, WIDTH, HEADS, LENGTH, ROWS = 4, 32, 4, 32, 16
 TRAINED, MORE, EVERY, RATE = 1500, 1500, 25, 3e-3
@@ -134,15 +135,14 @@ def measured(seed: int) -> dict[str, object]:
 def draw(found: dict[str, Any]) -> str:
     """All three trainings over the updates of each."""
     rows = {"moved": "Peri-LN with Pre-LN's weights", "scratch": "Peri-LN from scratch", "pre_ln": "Pre-LN, before"}
-    curves = [
-        RunCurve(
-            name=Name(words),
-            updates=[int(update) for update, _ in found["seeds"][0][key]],
-            seeds_values=[[loss for _, loss in seed[key]] for seed in found["seeds"]],
-        )
-        for key, words in rows.items()
-    ]
-    return curves_svg(curves, ylabel="nats a character", baseline=found["unigram"])
+    series = []
+    for hue, (key, words) in enumerate(rows.items()):
+        updates = [update for update, _ in found["seeds"][0][key]]
+        by_update = list(zip(*([loss for _, loss in seed[key]] for seed in found["seeds"]), strict=True))
+        mean, low, high = ([of(losses) for losses in by_update] for of in (fmean, min, max))
+        series.append(Series(label=words, kind="measured", hue=hue, x=updates, y=mean, low=low, high=high))
+    panel = Panel(title=found["title"], xlabel="update", ylabel="nats a character", series=series)
+    return panels_svg([panel], title=f"{found['title']}; unigrams have {found['unigram']:.3g} nats")
 
 
 if __name__ == "__main__":
