@@ -4,10 +4,9 @@ import random
 from collections.abc import Mapping
 
 from normscope_studies.translation.config import TranslationArm
-from normscope_studies.translation.runs import Trained, TranslationCurve, _PairText
+from normscope_studies.translation.runs import Trained, TranslationCurve
 
 UNIGRAM = 6.0
-TEXT = _PairText(unigram_nats=UNIGRAM, train_pairs=10, train_tokens=100, valid_pairs=2, valid_tokens=20, vocabulary=50)
 
 
 def curve(
@@ -31,9 +30,9 @@ def trained_of(lasts: Mapping[TranslationArm, float], *, epoch: int, seeds: int 
     """One curve a seed for every arm, which ends within `spread` of the arm's loss."""
     curves = {
         arm: [
-            curve(arm, last + spread * random.Random(f"{arm.name} {seed}").uniform(-1, 1), epoch=epoch)
+            curve(arm, last + spread * random.Random(f"{arm.title} {arm.pair} {seed}").uniform(-1, 1), epoch=epoch)
             for seed in range(seeds)
         ]
         for arm, last in lasts.items()
     }
-    return Trained(curves=curves, texts={arm.pair: TEXT for arm in lasts}, trained_by={})
+    return Trained(curves=curves, unigram_nats={arm.pair: UNIGRAM for arm in lasts}, texts=[], trained_by={})

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
-from normscope.evidence.estimates import estimate, plain_estimate, with_interval
+from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer
 from normscope.measure import Estimate
 from normscope.report.words import number
@@ -15,22 +15,10 @@ from .engine.discovery import About
 from .engine.page import Claim, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Findings, Study
-from .translation.comparing import (
-    bleu_of,
-    excess,
-    finals,
-    gain_kept,
-    less,
-    never,
-    several,
-    sooner,
-    updates_shares,
-    with_caveat,
-)
 from .translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
 from .translation.figure_4 import PAPER_S, SCALES, TITLES, Figure4Config, Pairing, Square
-from .translation.page import Legend, epochs_figure, findings, plain, rates_figure, shares_table
-from .translation.runs import ArmCurves, Trained, trained
+from .translation.page import Legend, epochs_figure, findings, plain, rates_figure, with_caveat
+from .translation.runs import Trained, less, sooner, trained
 
 ABOUT = About(
     title="Pre-LN without warm-up beside Post-LN with it: the paper's Figure 4",
@@ -62,21 +50,21 @@ class _Effects(NamedTuple):
     """By how much the placement's is larger, in size."""
 
 
-def effects(of: Square, curves: ArmCurves) -> _Effects:
+def effects(of: Square, found: Trained) -> _Effects:
     """Of the four runs of each seed."""
-    rows = list(zip(*(finals(curves, arm) for arm in of), strict=True))
+    rows = list(zip(*(found.finals(arm) for arm in of), strict=True))
     placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
     optimizer = [(a - r + p - q) / 2 for a, r, p, q in rows]
     lead = [abs(x) - abs(y) for x, y in zip(placement, optimizer, strict=True)]
     return _Effects(estimate(placement), estimate(optimizer), estimate(lead))
 
 
-def best_arms(config: Figure4Config, curves: ArmCurves) -> tuple[TranslationArm, TranslationArm]:
+def best_arms(config: Figure4Config, found: Trained) -> tuple[TranslationArm, TranslationArm]:
     """Post-LN with warm-up and Pre-LN without, each at the rate where it ends lowest on average: De-En, one decay."""
 
     def best(placement: str, *, warm: bool) -> TranslationArm:
         arms = [config.controlled(placement, DE_EN, lr, warm=warm) for lr in config.all_lrs]
-        return min(arms, key=lambda arm: sum(finals(curves, arm)))
+        return min(arms, key=lambda arm: sum(found.finals(arm)))
 
     return best(POST, warm=True), best(PRE, warm=False)
 
@@ -84,7 +72,7 @@ def best_arms(config: Figure4Config, curves: ArmCurves) -> tuple[TranslationArm,
 def radam_keeps(config: Figure4Config, of: Square, found: Trained) -> Estimate | None:
     """What Post-LN has under RAdam without warm-up, as a share of its gain under Adam with warm-up."""
     warm = config.post(DE_EN, config.lrs[0])
-    return gain_kept(found.curves, of.post_radam, warm, found.unigram(warm))
+    return found.gain_kept(of.post_radam, warm)
 
 
 def claims(config: Figure4Config, found: Trained) -> list[Claim]:
@@ -94,7 +82,7 @@ def claims(config: Figure4Config, found: Trained) -> list[Claim]:
         made += [*_of_pairings(config, found), *_of_square(config, of, found), *_over_rates(config, found)]
     if EN_DE in config.pairs:
         made.append(_on_en_de(config, found))
-    return with_caveat(made, found.curves)
+    return with_caveat(made, found)
 
 
 def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
@@ -104,16 +92,8 @@ def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
     controlled = [one for one in paired if one.schedules != PAPER_S]
 
     def faster(name: str, statement: str, source: str, compared: Sequence[Pairing]) -> Claim:
-        shares = _shares(compared, found)
-        return claim(
-            name,
-            statement,
-            source=source,
-            value=_SOONER,
-            holds={setting: sooner(row) for setting, row in shares.items()},
-            greatest=1.0,
-            beside=never(shares),
-        )
+        holds, never = _sooner(compared, found)
+        return claim(name, statement, source=source, value=_SOONER, holds=holds, greatest=1.0, beside=never)
 
     return [
         claim(
@@ -145,25 +125,29 @@ def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
 
 def _excesses(paired: Sequence[Pairing], found: Trained) -> dict[str, Estimate]:
     """How far Pre-LN ends above Post-LN, by setting."""
-    return {one.setting: excess(found.curves, one.pre, one.post) for one in paired}
+    return {one.setting: found.excess(one.pre, one.post) for one in paired}
 
 
-def _shares(paired: Sequence[Pairing], found: Trained) -> dict[str, list[float | None]]:
-    """After which part of the updates Pre-LN is where Post-LN ends, by setting."""
-    return {one.setting: updates_shares(found.curves, one.post, one.pre) for one in paired}
+def _sooner(paired: Sequence[Pairing], found: Trained) -> tuple[dict[str, Estimate | Answer], str]:
+    """By setting, after which part of the updates Pre-LN is where Post-LN ends; and a sentence on where it never is."""
+    shares = {one.setting: found.updates_shares(one.post, one.pre) for one in paired}
+    missing = {setting: sum(share is None for share in row) for setting, row in shares.items()}
+    words = [f"{setting}, in {count} of {len(shares[setting])}" for setting, count in missing.items() if count]
+    never = f"Never, by seeds: {'; '.join(words)}." if words else ""
+    return {setting: sooner(row) for setting, row in shares.items()}, never
 
 
 def _bleus(paired: Sequence[Pairing], found: Trained) -> str:
     """The last BLEU of Pre-LN and Post-LN, in a sentence."""
-    both = ((one.setting, *(bleu_of(arm, found.curves) for arm in (one.pre, one.post))) for one in paired)
+    both = ((one.setting, *(found.bleu(arm) for arm in (one.pre, one.post))) for one in paired)
     return f"BLEU: {'; '.join(f'{setting} {pre} and {post}' for setting, pre, post in both)}."
 
 
 def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
     paired = config.pairings(EN_DE)
-    ends, shares = _excesses(paired, found), _shares(paired, found)
+    ends, (shares, never) = _excesses(paired, found), _sooner(paired, found)
     holds: dict[str, Estimate | Answer] = {f"no higher, {setting}": one for setting, one in ends.items()}
-    holds |= {f"sooner, {setting}": sooner(row) for setting, row in shares.items()}
+    holds |= {f"sooner, {setting}": one for setting, one in shares.items()}
     return claim(
         "the same on En-De",
         f"On En-De too, Pre-LN without warm-up ends no higher than Post-LN with it, to {COMPETITIVE_NATS:g} nats, and "
@@ -172,15 +156,15 @@ def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
         value=f"{_LESS}, and the {_SOONER}",
         holds=holds,
         greatest={setting: COMPETITIVE_NATS if setting.startswith("no higher") else 1.0 for setting in holds},
-        beside=f"{_bleus(paired, found)} {never(shares)}".strip(),
+        beside=f"{_bleus(paired, found)} {never}".strip(),
     )
 
 
 def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]:
     """RAdam saves Post-LN, does little for Pre-LN, and matters less than the placement."""
-    kept, difference = radam_keeps(config, of, found), excess(found.curves, of.pre_radam, of.pre_adam)
-    seen, rate = effects(of, found.curves), f"rate {of.pre_adam.peak_lr:g}"
-    losses = f"Last loss under RAdam without warm-up: {several(finals(found.curves, of.post_radam))} nats."
+    kept, difference = radam_keeps(config, of, found), found.excess(of.pre_radam, of.pre_adam)
+    seen, rate = effects(of, found), f"rate {of.pre_adam.peak_lr:g}"
+    losses = f"Last loss under RAdam without warm-up: {found.nats(of.post_radam)} nats."
     return [
         claim(
             "RAdam trains Post-LN without warm-up",
@@ -222,9 +206,7 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
             placement: [config.controlled(placement, DE_EN, lr, warm=placement == POST) for lr in rates]
             for placement in (POST, PRE)
         }
-        rows = {
-            placement: zip(*(finals(found.curves, arm) for arm in own), strict=True) for placement, own in arms.items()
-        }
+        rows = {placement: zip(*(found.finals(arm) for arm in own), strict=True) for placement, own in arms.items()}
         sensitivities = {name: [fmean(row) - min(row) for row in seeds] for name, seeds in rows.items()}
         made += [
             claim(
@@ -232,7 +214,7 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
                 "At the largest rate that was tried Pre-LN without warm-up ends lower than Post-LN with it.",
                 source=_SOURCE,
                 value=_LESS,
-                holds={f"rate {rates[-1]:g}": excess(found.curves, arms[PRE][-1], arms[POST][-1])},
+                holds={f"rate {rates[-1]:g}": found.excess(arms[PRE][-1], arms[POST][-1])},
                 greatest=0.0,
             ),
             claim(
@@ -249,14 +231,14 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
 
 
 def _best_rates(config: Figure4Config, found: Trained) -> Claim:
-    post, pre = best_arms(config, found.curves)
+    post, pre = best_arms(config, found)
     return claim(
         "each at its best rate",
         "Each at the best of the rates that were tried, and on one decay, Pre-LN without warm-up ends no higher than "
         f"Post-LN with it, to {COMPETITIVE_NATS:g} nats.",
         source=_OURS,
         value=_LESS,
-        holds={"De-En": excess(found.curves, pre, post)},
+        holds={"De-En": found.excess(pre, post)},
         greatest=COMPETITIVE_NATS,
         beside=f"Of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at {post.peak_lr:g} and "
         f"Pre-LN at {pre.peak_lr:g}: the best of a few on the same validation text.",
@@ -318,38 +300,36 @@ def over_rates(config: Figure4Config) -> dict[str, dict[str, list[TranslationArm
 def run(config: Figure4Config, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     found = trained(config, config.arms(), pieces)
-    shares = {one.name: updates_shares(found.curves, one.post, one.pre) for one in config.every_pairing()}
     return findings(
         config,
         found,
         claims=claims(config, found),
         figures=figures(config, found),
-        tables=[shares_table(shares)],
-        data=_data(config, found, shares),
+        data=_data(config, found),
         rates=over_rates(config),
     )
 
 
-def _data(config: Figure4Config, found: Trained, shares: dict[str, list[float | None]]) -> dict[str, Any]:
+def _data(config: Figure4Config, found: Trained) -> dict[str, Any]:
     compared = {
         one.name: {
-            "pre_less_post_nats": plain_estimate(excess(found.curves, one.pre, one.post)),
-            "share_of_updates": shares[one.name],
+            "pre_less_post_nats": plain(found.excess(one.pre, one.post)),
+            "share_of_updates": found.updates_shares(one.post, one.pre),
         }
         for one in config.every_pairing()
     }
     made: dict[str, Any] = {"compared": compared, "published_share_of_updates": PUBLISHED_SHARE}
     if (of := config.square()) is None:
         return made
-    post, pre = best_arms(config, found.curves)
+    post, pre = best_arms(config, found)
     return made | {
-        "effects_nats": {name: plain(one) for name, one in effects(of, found.curves)._asdict().items()},
-        "radam_less_adam_pre_ln_nats": plain(excess(found.curves, of.pre_radam, of.pre_adam)),
+        "effects_nats": {name: plain(one) for name, one in effects(of, found)._asdict().items()},
+        "radam_less_adam_pre_ln_nats": plain(found.excess(of.pre_radam, of.pre_adam)),
         "gain_kept_by_radam_post_ln": plain(radam_keeps(config, of, found)),
         "best_rates": {
             "post_ln_with_warmup": post.peak_lr,
             "pre_ln_without": pre.peak_lr,
-            "pre_less_post_nats": plain(excess(found.curves, pre, post)),
+            "pre_less_post_nats": plain(found.excess(pre, post)),
         },
     }
 

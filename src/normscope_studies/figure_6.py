@@ -12,10 +12,9 @@ from .engine.discovery import About
 from .engine.page import Claim, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Findings, Study
-from .translation.comparing import finals, less, several, with_caveat
 from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, TranslationArm, controlled, coupled, figure_scales
-from .translation.page import epochs_figure, findings
-from .translation.runs import ArmCurves, Trained, trained
+from .translation.page import epochs_figure, findings, with_caveat
+from .translation.runs import Trained, less, trained
 
 ABOUT = About(
     title="A small fixed rate in place of warm-up: the paper's Figure 6",
@@ -72,25 +71,22 @@ class _Figure6Config(RunsConfig):
         return {f"after {epochs} epochs": epochs * self.epoch_updates for epochs in (self.epochs, self.small_epochs)}
 
 
-def small_less(config: _Figure6Config, other: TranslationArm, curves: ArmCurves, *, update: int) -> Estimate:
+def small_less(config: _Figure6Config, other: TranslationArm, found: Trained, *, update: int) -> Estimate:
     """The loss of the small rate at that update less the last one of another arm, in nats, over seeds in pairs."""
-    runs = curves[config.arms()[0]]
-    return less(
-        [run.nats_at(update) if run.ended == "finished" else run.first_nats for run in runs], finals(curves, other)
-    )
+    return less([run.nats_at(update) for run in found.curves[config.arms()[0]]], found.finals(other))
 
 
 def claims(config: _Figure6Config, found: Trained) -> list[Claim]:
     """The first two are the paper's; each compares the small rate with another arm's last loss."""
     small, without, long, decayed, fixed = config.arms()
-    curves, value = found.curves, "the small rate's loss less the other's last one, in nats"
+    value = "the small rate's loss less the other's last one, in nats"
     at_small, at_large = f"Post-LN at the fixed rate {config.small_lr:g} ends", f"than at {config.peak_lr:g}"
 
     def at_ends(other: TranslationArm) -> dict[str, Estimate]:
-        return {when: small_less(config, other, curves, update=update) for when, update in config.ends().items()}
+        return {when: small_less(config, other, found, update=update) for when, update in config.ends().items()}
 
     others = {"a large rate that decays as with warm-up": decayed, "a large rate that stays": fixed}
-    after_as_many = {words: small_less(config, arm, curves, update=config.updates) for words, arm in others.items()}
+    after_as_many = {words: small_less(config, arm, found, update=config.updates) for words, arm in others.items()}
     made = [
         claim(
             "a small fixed rate does better than a large one without warm-up",
@@ -99,7 +95,7 @@ def claims(config: _Figure6Config, found: Trained) -> list[Claim]:
             value=value,
             holds=at_ends(without),
             greatest=0.0,
-            beside=f"Last losses: {several(finals(curves, small))} and {several(finals(curves, without))} nats; the "
+            beside=f"Last losses: {found.nats(small)} and {found.nats(without)} nats; the "
             f"unigram baseline is {number(found.unigram(without))}.",
         ),
         claim(
@@ -120,7 +116,7 @@ def claims(config: _Figure6Config, found: Trained) -> list[Claim]:
             greatest=0.0,
         ),
     ]
-    return with_caveat(made, curves)
+    return with_caveat(made, found)
 
 
 def figure(config: _Figure6Config, found: Trained) -> StudyFigure:
@@ -140,7 +136,7 @@ def run(config: _Figure6Config, pieces: Pieces) -> Findings:
     found = trained(config, config.arms(), pieces)
     less_others = {
         words: {
-            when: plain_estimate(small_less(config, arm, found.curves, update=update))
+            when: plain_estimate(small_less(config, arm, found, update=update))
             for when, update in config.ends().items()
         }
         for words, arm in list(config.legend().items())[1:]
@@ -150,7 +146,6 @@ def run(config: _Figure6Config, pieces: Pieces) -> Findings:
         found,
         claims=claims(config, found),
         figures=[figure(config, found)],
-        tables=[],
         data={"small_less_others_nats": less_others},
     )
 

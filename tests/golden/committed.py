@@ -89,8 +89,7 @@ def _figure(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any]
         arms[one["text"], one["title"]]: [of_study("translation", "TranslationCurve")(**seed) for seed in one["seeds"]]
         for one in data["configurations"]
     }
-    zero = dict.fromkeys(("train_pairs", "train_tokens", "valid_pairs", "valid_tokens", "vocabulary"), 0)
-    text = of_study("translation", "_PairText")
-    texts = {pair: text(unigram_nats=nats, **zero) for pair, nats in data["unigram_nats"].items()}
-    found = of_study("translation", "Trained")(curves=curves, texts=texts, trained_by={})
+    found = of_study("translation", "Trained")(
+        curves=curves, unigram_nats=data["unigram_nats"], texts=[], trained_by={}
+    )
     return of_study(study, "claims")(config, found), None

@@ -11,16 +11,16 @@ import in_process
 from made_curves import trained_of
 from normscope.evidence.judging import between
 from normscope.measure import Estimate
+from normscope.optim import ScheduleConfig
 from normscope.report.chart import Panel
 from normscope_studies.engine import ladders
 from normscope_studies.engine import page as contents
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_4 import STUDY, best_arms, claims, effects, figures
-from normscope_studies.translation.comparing import sooner, updates_shares
 from normscope_studies.translation.config import POST, PRE, TranslationArm
 from normscope_studies.translation.figure_4 import SCALES, Figure4Config
-from normscope_studies.translation.runs import Trained
+from normscope_studies.translation.runs import Trained, sooner
 
 CONFIG = Figure4Config(lrs=(1e-3, 2e-3), curve_lrs=(4e-3,), en_de_lrs=(1e-3,))
 EPOCH = CONFIG.epoch_updates
@@ -120,8 +120,8 @@ def test_the_share_of_updates_is_where_the_line_crosses() -> None:
     """Straight lines from 8 to 3 and from 8 to 3.5: the lower is at 3.5 after nine tenths."""
     found = made(losses(), spread=0.0)
     pairing = CONFIG.pairings("de-en")[0]
-    assert updates_shares(found.curves, pairing.post, pairing.pre) == [pytest.approx(0.9)] * 3
-    assert updates_shares(found.curves, pairing.pre, pairing.post) == [None] * 3
+    assert found.updates_shares(pairing.post, pairing.pre) == [pytest.approx(0.9)] * 3
+    assert found.updates_shares(pairing.pre, pairing.post) == [None] * 3
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_faster_is_said_where_all_seeds_are(shares: list[float | None], answer: 
 
 def test_effects_are_means_over_the_other_choice() -> None:
     assert SQUARE is not None
-    found = effects(SQUARE, made(losses(**PICTURE), spread=0.0).curves)
+    found = effects(SQUARE, made(losses(**PICTURE), spread=0.0))
     assert float(found.placement.mean) == pytest.approx((2.5 + 0.59) / 2)
     assert float(found.optimizer.mean) == pytest.approx((1.9 - 0.01) / 2)
     assert float(found.lead.mean) == pytest.approx((2.5 + 0.59 - 1.9 + 0.01) / 2)
@@ -162,7 +162,7 @@ def test_each_placement_has_a_best_rate_of_its_own() -> None:
     lasts[CONFIG.controlled(POST, "de-en", 1e-3, warm=True)] = 2.9
     lasts[CONFIG.controlled(PRE, "de-en", 4e-3, warm=False)] = 2.7
     found = made(lasts)
-    assert [arm.peak_lr for arm in best_arms(CONFIG, found.curves)] == [1e-3, 4e-3]
+    assert [arm.peak_lr for arm in best_arms(CONFIG, found)] == [1e-3, 4e-3]
     assert verdicts(found)["each at its best rate"][0] == "reproduced"
 
 
@@ -236,6 +236,6 @@ def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_paper_s_model_and_batches_differ_by_text() -> None:
     """Appendix A.1."""
     config: Figure4Config = SCALES["paper"].config
-    german, english = config.training("de-en"), config.training("en-de")
+    german, english = (config.training(pair, ScheduleConfig(), config.updates) for pair in ("de-en", "en-de"))
     assert [(one.model.heads, one.model.ffn_width) for one in (german, english)] == [(4, 1024), (8, 2048)]
     assert [one.data.max_tokens * one.train.accumulation for one in (german, english)] == [4096, 16 * 8192]

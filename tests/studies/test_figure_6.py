@@ -37,7 +37,7 @@ def test_the_paper_s_picture_is_reproduced_where_it_is_seen() -> None:
 
 
 def test_a_loss_is_that_of_the_same_number_of_updates() -> None:
-    found = small_less(CONFIG, CONFIG.arms()[2], made(3.8).curves, update=CONFIG.updates)
+    found = small_less(CONFIG, CONFIG.arms()[2], made(3.8), update=CONFIG.updates)
     assert float(found.mean) == pytest.approx(8 - 15 / 27 * 4.2 - 3.0, abs=0.03)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import in_process
-from normscope.compare.compare import alone
+from normscope.compare.grid import Cell
+from normscope.compare.state import CellState
 from normscope.errors import UserError
 from normscope.optim import ScheduleConfig, factor
 from normscope.optim.schedules import summed_factor
@@ -19,11 +20,10 @@ from normscope.runs.run import train_run
 from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import NonFinite
 from normscope_studies.engine import ladders
+from normscope_studies.engine.ladders import train_all
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.figure_6 import SCALES as FIGURE_6
 from normscope_studies.figure_6 import _Figure6Config
-from normscope_studies.translation import runs as cells_module
-from normscope_studies.translation.comparing import updates_to
 from normscope_studies.translation.config import (
     RunsConfig,
     TranslationArm,
@@ -35,7 +35,7 @@ from normscope_studies.translation.config import (
 from normscope_studies.translation.figure_2 import SCALES as FIGURE_2
 from normscope_studies.translation.figure_4 import SCALES as FIGURE_4
 from normscope_studies.translation.page import scaling
-from normscope_studies.translation.runs import TranslationCurve, _TranslationCell, cells_of, curves_of, folder_of, train
+from normscope_studies.translation.runs import TranslationCurve, cells_of, curve_of, folder_of
 
 SMALL: _Figure6Config = FIGURE_6["smoke"].config
 FIXED, _, LONG, *_ = SMALL.arms()
@@ -103,7 +103,7 @@ def test_figures_share_what_they_have_in_common(scale: str, tmp_path: Path) -> N
     configs = [replace(one.config, corpus="toy", en_de_corpus="toy") for one in scales]
     folders = {folder_of(config, Pieces(tmp_path / f"figure-{n}")) for n, config in enumerate(configs)}
     assert folders == {tmp_path / "translation-cells"}
-    names = [{cell.name for cell in cells_of(config, config.arms(), *folders)} for config in configs]
+    names = [{cell.folder.path for cell in runs(config, config.arms(), *folders)} for config in configs]
     two, four, six = configs
     seeds = two.seeds
     # The large rate without warm-up, with it, and on its decay; only the two fixed rates are figure 6's own.
@@ -111,12 +111,12 @@ def test_figures_share_what_they_have_in_common(scale: str, tmp_path: Path) -> N
     assert len(names[2] - names[0]) == 2 * seeds
     # Post-LN with warm-up, and, where there is a curve over rates, without it.
     assert len(names[0] & names[1]) == 2 * len(four.lrs) * seeds
-    assert {cell.config.model.placement for cell in cells_of(six, six.arms(), *folders)} == {"post-ln"}
+    assert {cell.config.model.placement for cell in runs(six, six.arms(), *folders)} == {"post-ln"}
 
 
 def test_a_run_s_name_has_all_that_its_numbers_depend_on(tmp_path: Path) -> None:
-    def name(config: RunsConfig, arm: TranslationArm = ARMS[0]) -> str:
-        return cells_of(config, [arm], tmp_path)[0].name
+    def name(config: RunsConfig, arm: TranslationArm = ARMS[0]) -> Path:
+        return runs(config, [arm], tmp_path)[0].folder.path
 
     same = name(SMALL)
     for changes in ({"width": 16}, {"toy_pairs": 200}, {"epoch_updates": 4}, {"bleu_sentences": 2}, {"dropout": 0.1}):
@@ -127,16 +127,21 @@ def test_a_run_s_name_has_all_that_its_numbers_depend_on(tmp_path: Path) -> None
     assert name(replace(SMALL, en_de_accumulation=2), english) != name(SMALL, english)
 
 
-def results(cells: Iterable[_TranslationCell]) -> dict[str, bytes]:
-    return {cell.name: cell.folder.metrics_file.read_bytes() for cell in cells}
+def results(cells: Iterable[Cell]) -> dict[str, bytes]:
+    return {cell.beside.name: cell.folder.metrics_file.read_bytes() for cell in cells}
+
+
+def runs(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> list[Cell]:
+    """Of all arms, the first one's first."""
+    return [cell for cells in cells_of(config, arms, folder).values() for cell in cells]
 
 
 def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
-    whole, killed = (cells_of(SMALL, ARMS, tmp_path / name) for name in ("whole", "killed"))
+    whole, killed = (runs(SMALL, ARMS, tmp_path / name) for name in ("whole", "killed"))
     shown: list[tuple[str, int, int]] = []
     pieces = Pieces(tmp_path, watch=lambda *values: shown.append(values))
-    train(whole, pieces)
+    train_all(whole, "the trainings", pieces)
 
     class Killed(BaseException):
         pass
@@ -146,7 +151,7 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
         if event["event"] == "update" and event["update"] == SMALL.epoch_updates + 2:
             raise Killed
 
-    train(killed[:1], pieces)
+    train_all(killed[:1], "the trainings", pieces)
     finished = killed[0].folder.metrics_file.stat().st_mtime_ns
     with pytest.raises(Killed):
         train_run(killed[1].config, killed[1].folder.path, listeners=[kill])
@@ -158,20 +163,18 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
         return original(config, path, listeners=[first], **given)
 
     monkeypatch.setattr(in_process, "train_run", watched)
-    train(killed, pieces)
+    train_all(killed, "the trainings", pieces)
     assert begun[0] == SMALL.epoch_updates + 1
     assert killed[0].folder.metrics_file.stat().st_mtime_ns == finished
     assert results(whole) == results(killed)
-    found = curves_of(killed)
-    assert [len(found[arm]) for arm in ARMS] == [1, 1]
-    assert found[LONG][0].summed_lr[-1] == pytest.approx(LONG.summed_lr, rel=1e-12)
+    assert curve_of(killed[1]).summed_lr[-1] == pytest.approx(LONG.summed_lr, rel=1e-12)
 
 
 def test_progress_is_counted_in_updates_of_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ended early takes no more updates, or the time left would never come to nothing."""
 
-    def pool(cells: list[_TranslationCell], *, watch: Any, **options: object) -> list[Any]:
-        states = [cells_module.CellState(cell) for cell in cells]
+    def pool(cells: list[Cell], *, watch: Any, **options: object) -> list[Any]:
+        states = [CellState(cell) for cell in cells]
         states[0].update, states[0].status = 2, "non-finite"
         states[1].update, states[1].status = 4, "running"
         watch(states)
@@ -179,43 +182,22 @@ def test_progress_is_counted_in_updates_of_all_runs(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(ladders, "run_cells", pool)
     shown: list[tuple[str, int, int]] = []
-    cells = cells_of(SMALL, ARMS, tmp_path)
-    train(cells, Pieces(tmp_path, watch=lambda *values: shown.append(values)))
+    cells = runs(SMALL, ARMS, tmp_path)
+    train_all(cells, "the trainings", Pieces(tmp_path, watch=lambda *values: shown.append(values)))
     first, second = (arm.updates for arm in ARMS)
     assert shown == [("updates of the trainings", first + 4, first + second)]
 
 
 def test_a_training_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pool(cells: list[_TranslationCell], **options: object) -> list[Any]:
-        states = [cells_module.CellState(cell) for cell in cells]
+    def pool(cells: list[Cell], **options: object) -> list[Any]:
+        states = [CellState(cell) for cell in cells]
         states[1].status, states[1].message = "failed", "no room on the disk"
         return states
 
     monkeypatch.setattr(ladders, "run_cells", pool)
-    cells = cells_of(SMALL, ARMS, tmp_path)
+    cells = runs(SMALL, ARMS, tmp_path)
     with pytest.raises(UserError, match=f"{cells[1].name}: no room on the disk"):
-        train(cells, Pieces(tmp_path))
-
-
-def test_two_studies_do_not_train_in_one_folder_at_once(tmp_path: Path) -> None:
-    cells = cells_of(SMALL, ARMS, tmp_path)
-    with alone(tmp_path, "runs of the figures"), pytest.raises(UserError, match="another process"):
-        train(cells, Pieces(tmp_path))
-
-
-def test_a_page_of_finished_runs_is_made_while_another_study_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
-    cells = cells_of(SMALL, ARMS, tmp_path)
-    train(cells[:1], Pieces(tmp_path))
-    shown: list[tuple[str, int, int]] = []
-    pieces = Pieces(tmp_path, watch=lambda *values: shown.append(values))
-    with alone(tmp_path, "runs of the figures"):
-        train(cells[:1], pieces)
-        with pytest.raises(UserError, match="another process"):
-            train(cells, pieces)
-    assert shown == [("updates of the trainings", ARMS[0].updates, ARMS[0].updates)]
+        train_all(cells, "the trainings", Pieces(tmp_path))
 
 
 def test_missing_text_is_told_with_the_setting_that_names_it(tmp_path: Path) -> None:
@@ -254,7 +236,7 @@ def test_what_is_asked_at_the_end_of_a_run() -> None:
         ended="finished",
     )
     assert (curve.final_nats, curve.final_bleu) == (5.5, 0.5)
-    assert [updates_to(curve.updates, curve.nll_nats, nats) for nats in (6.5, 5.5, 5.0, 4.0)] == [10, 15, 20, None]
+    assert [curve.updates_to(nats) for nats in (6.5, 5.5, 5.0, 4.0)] == [10, 15, 20, None]
     assert [curve.nats_at(update) for update in (10, 25, 99)] == [6.0, 5.0, 5.5]
     with pytest.raises(ValueError, match="no validation"):
         curve.nats_at(9)
@@ -265,10 +247,10 @@ def test_what_is_asked_at_the_end_of_a_run() -> None:
 def test_a_run_that_is_not_finite_before_its_first_validation_has_a_loss(tmp_path: Path) -> None:
     config = replace(SMALL, peak_lr=1e30, small_lr=1e29)
     large = config.arms()[-1]
-    cell = cells_of(config, [large], tmp_path)[0]
+    (cell,) = runs(config, [large], tmp_path)
     with pytest.raises(NonFinite):
         train_run(cell.config, cell.folder.path)
-    found = curves_of([cell])[large][0]
+    found = curve_of(cell)
     events = [json.loads(line) for line in cell.folder.metrics_file.read_text().splitlines()]
     assert found.ended == "non-finite"
     assert found.final_nats == events[1]["nll_nats"] == found.first_nats

@@ -14,7 +14,7 @@ from typing import Any
 
 from normscope.data.opening import TOY, DataConfig
 from normscope.model import ModelConfig
-from normscope.optim import OptimizerConfig, ScheduleConfig
+from normscope.optim import ScheduleConfig
 from normscope.optim.schedules import summed_factor
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
@@ -42,16 +42,14 @@ class TranslationArm:
     updates: int
 
     @property
-    def name(self) -> str:
-        """Safe as a file name."""
+    def folder_name(self) -> str:
+        """Of the runs that share its text, schedule and length, safe as a file's; a grid tells these apart."""
         schedule, details = self.schedule, ""
         if schedule.decay == "inverse-sqrt":
             details = f"-from-{schedule.decay_from_updates}"
         elif schedule.decay == "steps":
             details = f"-at-{'-'.join(map(str, schedule.decay_at))}"
-        slug = f"warmup-{schedule.warmup_updates}_{schedule.decay}{details}"
-        parts = (self.pair, self.placement, self.optimizer, f"lr-{self.peak_lr!r}", slug, f"updates-{self.updates}")
-        return "_".join(parts)
+        return f"{self.pair}_{schedule.decay}{details}_updates-{self.updates}"
 
     @property
     def title(self) -> str:
@@ -186,8 +184,8 @@ class RunsConfig:
                 f"short_warmup_updates={self.short_warmup_updates} and long_warmup_updates={self.long_warmup_updates} "
                 f"must rise, above 1 and below the {self.updates:,} updates of a run"
             )
-        self.training("de-en")
-        self.training(EN_DE)
+        for pair in PAIRS:
+            self.training(pair, ScheduleConfig(), self.updates)
 
     @property
     def updates(self) -> int:
@@ -201,8 +199,8 @@ class RunsConfig:
         settings |= {key: getattr(self, own + key) or getattr(self, key) for key in ("ffn_width", "heads")}
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
-    def training(self, pair: str) -> TranslationRunConfig:
-        """What all runs of a language pair share; an arm and a seed are still to be chosen."""
+    def training(self, pair: str, schedule: ScheduleConfig, updates: int) -> TranslationRunConfig:
+        """A run on a language pair; placement, optimiser, rate and seed are still to be chosen."""
         english = pair == EN_DE
         return TranslationRunConfig(
             data=DataConfig(
@@ -216,9 +214,9 @@ class RunsConfig:
                 decoder_blocks=self.blocks,
                 **settings_of(self, "dropout", "attention_dropout"),
             ),
-            optimizer=OptimizerConfig(),
+            schedule=schedule,
             train=TrainConfig(
-                duration=self.updates,
+                duration=updates,
                 accumulation=self.en_de_accumulation if english else self.accumulation,
                 validate_every=self.epoch_updates,
                 checkpoint_every=self.epoch_updates,

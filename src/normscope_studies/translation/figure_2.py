@@ -1,5 +1,6 @@
 """The arms of Xiong et al. 2020, figure 2, and the controlled ones beside them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from normscope.optim import ScheduleConfig
@@ -9,7 +10,6 @@ from .config import (
     ADAM_LRS,
     PAPER_ADAM_LRS,
     PAPER_SGD_LRS,
-    POST,
     SGD_LRS,
     RunsConfig,
     TranslationArm,
@@ -19,6 +19,74 @@ from .config import (
     of_equal_sum,
     peak_of_equal_sum,
 )
+
+PAPERS_SCHEDULE = "the paper's schedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateGroup:
+    """One optimiser at one rate: the paper's family, the controlled one, and the two that hold the summed rate.
+
+    The paper varies the length of warm-up under Adam alone: None under another.
+    """
+
+    optimizer: str
+    peak_lr: float
+    without: TranslationArm
+    """The paper's "no warm-up": T = 1 of the coupled schedule."""
+    long: TranslationArm
+    """T = 4000 of the paper; of the controlled family too, whose decay begins there."""
+    short: TranslationArm | None
+    """T = 500 of the paper."""
+    without_equal_sum: TranslationArm
+    """No warm-up, with the peak and the summed rate of `long`."""
+    long_equal_sum: TranslationArm
+    """The schedule of `long`, with the summed rate of `without`: its peak is lower."""
+    controlled_without: TranslationArm | None
+    """No warm-up, decay from where the long warm-up ends."""
+    controlled_short: TranslationArm | None
+
+    @property
+    def ratio(self) -> float:
+        """The summed rate with warm-up over that without."""
+        return self.long.summed_lr / self.without.summed_lr
+
+    def arms(self) -> list[TranslationArm]:
+        """The paper's first."""
+        return list({**self.paper_family(), **self.controlled_family()}.values())
+
+    def paper_family(self) -> dict[str, TranslationArm]:
+        """By their words in the legend."""
+        return _there({"no warm-up": self.without, _warm(self.long): self.long, _warm(self.short): self.short})
+
+    def controlled_family(self) -> dict[str, TranslationArm]:
+        """By their words in the legend."""
+        long = _warm(self.long)
+        return _there(
+            {
+                long: self.long,
+                f"no warm-up, cumulative learning rate of {long}": self.without_equal_sum,
+                f"{long}, cumulative learning rate of no warm-up": self.long_equal_sum,
+                "no warm-up, one decay": self.controlled_without,
+                f"{_warm(self.controlled_short)}, one decay": self.controlled_short,
+            }
+        )
+
+    def shorter_warmups(self) -> dict[str, TranslationArm]:
+        """By family; none where the length of warm-up is not varied."""
+        return _there({PAPERS_SCHEDULE: self.short, "one decay for both": self.controlled_short})
+
+    def without_warmup(self) -> dict[str, TranslationArm]:
+        """By family."""
+        return {PAPERS_SCHEDULE: self.without, "as much cumulative learning rate": self.without_equal_sum}
+
+
+def _there(arms: Mapping[str, TranslationArm | None]) -> dict[str, TranslationArm]:
+    return {words: arm for words, arm in arms.items() if arm is not None}
+
+
+def _warm(arm: TranslationArm | None) -> str:
+    return "" if arm is None else f"warm-up {arm.schedule.warmup_updates:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +106,11 @@ class Figure2Config(RunsConfig):
             check_different(self, f"{name}_lrs")
             check_rising(self, f"{name}_lrs")
 
-    def rates(self, optimizer: str) -> tuple[float, ...]:
-        return self.adam_lrs if optimizer == "adam" else self.sgd_lrs
-
-    def groups(self, optimizer: str) -> list["RateGroup"]:
+    def groups(self, optimizer: str) -> list[RateGroup]:
         """The arms of an optimiser, one group a rate."""
-        return [self.group(optimizer, rate) for rate in self.rates(optimizer)]
+        return [self._group(optimizer, rate) for rate in (self.adam_lrs if optimizer == "adam" else self.sgd_lrs)]
 
-    def every_group(self) -> list["RateGroup"]:
+    def every_group(self) -> list[RateGroup]:
         """All of them, Adam's first."""
         return [group for name in self.optimizers for group in self.groups(name)]
 
@@ -53,80 +118,25 @@ class Figure2Config(RunsConfig):
         """All of them, Adam's first."""
         return list(dict.fromkeys(arm for group in self.every_group() for arm in group.arms()))
 
-    def group(self, optimizer: str, peak_lr: float) -> "RateGroup":
-        """The arms of one optimiser at one rate."""
+    def _group(self, optimizer: str, peak_lr: float) -> RateGroup:
         long, updates = coupled(self.long_warmup_updates), self.updates
 
         def arm(schedule: ScheduleConfig, rate: float = peak_lr) -> TranslationArm:
-            return TranslationArm(placement=POST, optimizer=optimizer, peak_lr=rate, schedule=schedule, updates=updates)
+            return TranslationArm(optimizer=optimizer, peak_lr=rate, schedule=schedule, updates=updates)
 
-        # The paper varies the length of warm-up under Adam alone.
         several = optimizer == "adam"
         short, start = self.short_warmup_updates, self.long_warmup_updates
         return RateGroup(
             optimizer=optimizer,
             peak_lr=peak_lr,
             without=arm(coupled(1)),
-            short=arm(coupled(short)) if several else None,
             long=arm(long),
-            controlled_without=arm(controlled(0, start)) if several else None,
-            controlled_short=arm(controlled(short, start)) if several else None,
+            short=arm(coupled(short)) if several else None,
             without_equal_sum=arm(of_equal_sum(long, updates)),
             long_equal_sum=arm(long, peak_of_equal_sum(long, coupled(1), peak_lr, updates)),
+            controlled_without=arm(controlled(0, start)) if several else None,
+            controlled_short=arm(controlled(short, start)) if several else None,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateGroup:
-    """One optimiser at one rate: the paper's family, the controlled one, and the two that hold the summed rate."""
-
-    optimizer: str
-    peak_lr: float
-    without: TranslationArm
-    """The paper's "no warm-up": T = 1 of the coupled schedule."""
-    short: TranslationArm | None
-    """T = 500 of the paper; it varies T under Adam alone."""
-    long: TranslationArm
-    """T = 4000 of the paper; of the controlled family too, whose decay begins there."""
-    controlled_without: TranslationArm | None
-    """No warm-up, decay from where the long warm-up ends."""
-    controlled_short: TranslationArm | None
-    without_equal_sum: TranslationArm
-    """No warm-up, with the peak and the summed rate of `long`."""
-    long_equal_sum: TranslationArm
-    """The schedule of `long`, with the summed rate of `without`: its peak is lower."""
-
-    def arms(self) -> list[TranslationArm]:
-        """The paper's first."""
-        arms = (self.without, self.long, self.short, self.without_equal_sum, self.long_equal_sum)
-        return [arm for arm in (*arms, self.controlled_without, self.controlled_short) if arm is not None]
-
-    def paper_family(self) -> dict[str, TranslationArm]:
-        """By their words in the legend."""
-        found = {"no warm-up": self.without, _warm(self.long): self.long}
-        return found | ({_warm(self.short): self.short} if self.short is not None else {})
-
-    def controlled_family(self) -> dict[str, TranslationArm]:
-        """By their words in the legend."""
-        long = _warm(self.long)
-        found = {
-            long: self.long,
-            f"no warm-up, cumulative learning rate of {long}": self.without_equal_sum,
-            f"{long}, cumulative learning rate of no warm-up": self.long_equal_sum,
-        }
-        if self.controlled_without is not None and self.controlled_short is not None:
-            found["no warm-up, one decay"] = self.controlled_without
-            found[f"{_warm(self.controlled_short)}, one decay"] = self.controlled_short
-        return found
-
-    def shorter_warmups(self) -> dict[str, TranslationArm]:
-        """By family; none where the length of warm-up is not varied."""
-        families = {"the paper's schedule": self.short, "one decay for both": self.controlled_short}
-        return {name: arm for name, arm in families.items() if arm is not None}
-
-
-def _warm(arm: TranslationArm) -> str:
-    return f"warm-up {arm.schedule.warmup_updates:,}"
 
 
 SCALES = figure_scales(

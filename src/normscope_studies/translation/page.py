@@ -1,8 +1,9 @@
 """What the pages of figures 2, 4 and 6 show alike: curves over epochs and over rates, tables, data and conditions."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Literal
 
 from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import plain_estimate
@@ -13,13 +14,12 @@ from normscope.report.words import counted
 from ..engine.figures import curves, line, ranged
 from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.study import Findings
-from .comparing import finals, lr_sensitivity_of
-from .config import PAIRS, PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig, TranslationArm
-from .runs import ArmCurves, Trained, TranslationCurve
+from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig, TranslationArm
+from .runs import Trained
 
 Legend = Mapping[str, TranslationArm]
 """Arms of one panel by their words in the legend; the same words have the same colour in every panel of a figure."""
-_RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
+RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
 """By panel and words: arms that differ in their rate alone, in rising order of it."""
 SPREAD = "mean over seeds with the range of all of them"
 
@@ -30,20 +30,26 @@ def findings(
     *,
     claims: Sequence[Claim],
     figures: Sequence[StudyFigure],
-    tables: Sequence[StudyTable],
     data: Mapping[str, Any],
-    rates: _RatePanels | None = None,
+    rates: RatePanels | None = None,
 ) -> Findings:
-    """Of one figure; tables and data: its own. rates: what a sensitivity to the rate is stated of."""
-    several = of_several_rates(rates or {})
-    sensitivity = {} if rates is None else {"lr_sensitivity": sensitivity_data(several, found.curves)}
+    """Of one figure; data: its own. rates: what a sensitivity to the rate is stated of, where it has several."""
+    sensitivity = [] if rates is None else sensitivity_data(rates, found)
     return Findings(
-        conditions=conditions(config, found),
+        conditions=_conditions(config, found),
         claims=claims,
         figures=figures,
-        tables=[*tables, *sensitivity_tables(several, found.curves), ends_table(found)],
-        data={**runs_data(found), **data, **sensitivity},
+        tables=[*([_sensitivity_table(sensitivity)] if sensitivity else []), _ends_table(found)],
+        data={**_runs_data(found), **data, **({} if rates is None else {"lr_sensitivity": sensitivity})},
     )
+
+
+def with_caveat(claims: Sequence[Claim], found: Trained) -> list[Claim]:
+    """The claims; where there is one seed of each arm, each says that this decides nothing."""
+    if len(next(iter(found.curves.values()))) > 1:
+        return list(claims)
+    said = "One seed has no interval, and decides nothing."
+    return [replace(one, found=f"{one.found.removesuffix('.')}. {said}") for one in claims]
 
 
 def epochs_figure(
@@ -59,11 +65,10 @@ def epochs_figure(
     for heading, arms in panels.items():
         ends = [1.0, max(arm.updates for arm in arms.values()) / epoch]
         unigram = found.unigram(next(iter(arms.values())))
-        losses = _over_epochs(arms, found.curves, lambda curve: curve.nll_nats)
-        bleu = _over_epochs(arms, found.curves, lambda curve: curve.bleu)
         runs = [run.updates for arm in arms.values() for run in found.curves[arm]]
         axis: dict[str, Any] = {"x": [at / epoch for at in max(runs, key=len)], "xlabel": "epochs", "hues": hues}
         baseline = line("unigram baseline", "claimed", -1, ends, unigram)
+        losses, bleu = _over_epochs(arms, found, "nll_nats"), _over_epochs(arms, found, "bleu")
         drawn += [
             curves(heading or "validation loss", losses, ylabel="validation loss, nats", beside=[baseline], **axis),
             curves(heading or "BLEU", bleu, ylabel="BLEU", from_zero=True, **axis),
@@ -72,7 +77,7 @@ def epochs_figure(
     return StudyFigure.of_panels(name=name, title=title, caption=caption, panels=drawn, told=told, wide=True)
 
 
-def rates_figure(panels: _RatePanels, found: Trained, *, caption: str, wide: bool) -> StudyFigure:
+def rates_figure(panels: RatePanels, found: Trained, *, caption: str, wide: bool) -> StudyFigure:
     """The last loss over the peak rate; caption: what it says of the rates, after the spread."""
     hues = list(dict.fromkeys(words for kinds in panels.values() for words in kinds))
     drawn = []
@@ -80,7 +85,7 @@ def rates_figure(panels: _RatePanels, found: Trained, *, caption: str, wide: boo
         series = []
         for words, arms in kinds.items():
             rising = sorted(arms, key=lambda arm: arm.peak_lr)
-            rows = list(zip(*(finals(found.curves, arm) for arm in rising), strict=True))
+            rows = list(zip(*map(found.finals, rising), strict=True))
             series.append(ranged(words, hues.index(words), [arm.peak_lr for arm in rising], rows))
         ylabel = "last validation loss, nats"
         drawn.append(Panel(title=title, xlabel="peak rate", ylabel=ylabel, series=series, log_x=True))
@@ -94,66 +99,57 @@ def rates_figure(panels: _RatePanels, found: Trained, *, caption: str, wide: boo
     )
 
 
-def _over_epochs(
-    arms: Legend, curves: ArmCurves, values: Callable[[TranslationCurve], Sequence[float]]
-) -> dict[str, list[Sequence[float]]]:
+def _over_epochs(arms: Legend, found: Trained, what: Literal["nll_nats", "bleu"]) -> dict[str, list[Sequence[float]]]:
     """By words, a row a seed. A run that stopped early ends the curve, and one that stopped at once leaves none."""
-    lengths = {words: min(len(run.updates) for run in curves[arm]) for words, arm in arms.items()}
+    lengths = {words: min(len(run.updates) for run in found.curves[arm]) for words, arm in arms.items()}
     return {
-        words: [values(run)[: lengths[words]] for run in curves[arm]] for words, arm in arms.items() if lengths[words]
+        words: [getattr(run, what)[: lengths[words]] for run in found.curves[arm]]
+        for words, arm in arms.items()
+        if lengths[words]
     }
 
 
-def of_several_rates(panels: _RatePanels) -> _RatePanels:
-    """The panels without those whose arms were run at one rate alone, of which no sensitivity can be stated."""
-    return {title: kinds for title, kinds in panels.items() if all(len(arms) > 1 for arms in kinds.values())}
-
-
-def sensitivity_tables(panels: _RatePanels, curves: ArmCurves) -> list[StudyTable]:
-    """One table with a row for each curve over the rate, by the title of its panel; none where there is no panel."""
-    if not panels:
-        return []
-    return [
-        table(
-            "Sensitivity of the last loss to the rate: nats above that at the best rate, on average over the rates "
-            "(Wortsman et al. 2023, arXiv:2309.14322), with the range over resamples of the seeds",
-            sensitivity_data(panels, curves),
-            [
-                ("panel", lambda one: one["panel"]),
-                ("configuration", lambda one: one["configuration"]),
-                ("rates", lambda one: ", ".join(f"{rate:g}" for rate in one["peak_lrs"])),
-                ("best rate", lambda one: f"{one['best_peak_lr']:g}"),
-                ("sensitivity, nats", lambda one: one["sensitivity_nats"]),
-                (
-                    "95 % interval",
-                    lambda one: "one seed" if one["low"] is None else f"{one['low']:.3f} to {one['high']:.3f}",
-                ),
-                ("seeds", lambda one: one["seeds"]),
-            ],
-        )
-    ]
-
-
-def sensitivity_data(panels: _RatePanels, curves: ArmCurves) -> list[dict[str, Any]]:
-    """The same for results.json."""
+def sensitivity_data(panels: RatePanels, found: Trained) -> list[dict[str, Any]]:
+    """Of each curve over the rate, by the title of its panel; a panel of one rate has none."""
     return [
         {
             "panel": title,
             "configuration": words,
             "peak_lrs": [arm.peak_lr for arm in arms],
-            "best_peak_lr": arms[found.best_rate].peak_lr,
-            "sensitivity_nats": found.value,
-            "low": None if math.isnan(found.low) else found.low,
-            "high": None if math.isnan(found.high) else found.high,
-            "seeds": found.seeds,
+            "best_peak_lr": arms[one.best_rate].peak_lr,
+            "sensitivity_nats": one.value,
+            "low": None if math.isnan(one.low) else one.low,
+            "high": None if math.isnan(one.high) else one.high,
+            "seeds": one.seeds,
         }
         for title, kinds in panels.items()
+        if all(len(arms) > 1 for arms in kinds.values())
         for words, arms in kinds.items()
-        for found in (lr_sensitivity_of(arms, curves),)
+        for one in (found.lr_sensitivity(arms),)
     ]
 
 
-def ends_table(found: Trained) -> StudyTable:
+def _sensitivity_table(data: Sequence[Mapping[str, Any]]) -> StudyTable:
+    return table(
+        "Sensitivity of the last loss to the rate: nats above that at the best rate, on average over the rates "
+        "(Wortsman et al. 2023, arXiv:2309.14322), with the range over resamples of the seeds",
+        data,
+        [
+            ("panel", lambda one: one["panel"]),
+            ("configuration", lambda one: one["configuration"]),
+            ("rates", lambda one: ", ".join(f"{rate:g}" for rate in one["peak_lrs"])),
+            ("best rate", lambda one: f"{one['best_peak_lr']:g}"),
+            ("sensitivity, nats", lambda one: one["sensitivity_nats"]),
+            (
+                "95 % interval",
+                lambda one: "one seed" if one["seeds"] == 1 else f"{one['low']:.3f} to {one['high']:.3f}",
+            ),
+            ("seeds", lambda one: one["seeds"]),
+        ],
+    )
+
+
+def _ends_table(found: Trained) -> StudyTable:
     """Where every run ends."""
     return table(
         "Where the runs end",
@@ -171,19 +167,8 @@ def ends_table(found: Trained) -> StudyTable:
     )
 
 
-def shares_table(shares: Mapping[str, Sequence[float | None]]) -> StudyTable:
-    """By what is compared: for each seed the part of the updates, or None where it is never there."""
-    seeds = range(1, len(next(iter(shares.values()))) + 1)
-    return StudyTable(
-        title="Share of the updates after which Pre-LN reaches the loss that Post-LN ends at",
-        columns=("compared", *(f"seed {seed}" for seed in seeds)),
-        rows=[(name, *row) for name, row in shares.items()],
-    )
-
-
-def runs_data(found: Trained) -> dict[str, Any]:
+def _runs_data(found: Trained) -> dict[str, Any]:
     """Every curve, and the baseline of every language pair."""
-    kept = ("updates", "nll_nats", "loss_nats", "bleu", "summed_lr", "first_nats", "ended")
     return {
         "configurations": [
             {
@@ -197,11 +182,11 @@ def runs_data(found: Trained) -> dict[str, Any]:
                 "summed_lr": arm.summed_lr,
                 "last_loss_nats": [curve.final_nats for curve in runs],
                 "last_bleu": [curve.final_bleu for curve in runs],
-                "seeds": [{name: getattr(curve, name) for name in kept} for curve in runs],
+                "seeds": [asdict(curve) for curve in runs],
             }
             for arm, runs in found.curves.items()
         ],
-        "unigram_nats": {pair: text.unigram_nats for pair, text in found.texts.items()},
+        "unigram_nats": found.unigram_nats,
         "runs": found.trained_by,
     }
 
@@ -211,22 +196,17 @@ def plain(found: Estimate | None) -> dict[str, Any] | None:
     return None if found is None else plain_estimate(found)
 
 
-def conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
+def _conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
     """How the runs were made."""
     optimizers = {arm.optimizer for arm in found.curves}
     settings = ["plain, without momentum" if name == "sgd" else f"{name}, betas 0.9 and 0.98" for name in optimizers]
-    texts = [
-        f"{PAIRS[pair]}, {text.train_pairs:,} pairs ({text.train_tokens:,} target tokens, joint vocabulary of "
-        f"{text.vocabulary:,}) to train on, {text.valid_pairs:,} ({text.valid_tokens:,} target tokens) held out"
-        for pair, text in found.texts.items()
-    ]
     sentences = counted(config.bleu_sentences, "validation sentence")
     return {
         "loss": "negative log-likelihood per target token of the whole validation split, natural logarithm, not "
         f"smoothed (the paper's is smoothed, in bits); trained with label smoothing {config.label_smoothing:g}",
         "gradients": "of the mean loss per target token; not clipped",
         "BLEU": f"sacreBLEU of the first {sentences} at every checkpoint, beam {config.bleu_beam}",
-        "text": "; ".join(texts),
+        "text": "; ".join(found.texts),
         "model": f"{config.blocks}+{config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
         f"{config.heads} heads, dropout {config.dropout:g}, all embeddings shared",
         "training": f"{config.updates:,} updates of at most {config.max_tokens * config.accumulation:,} tokens a side; "

@@ -1,50 +1,29 @@
-"""The runs of figures 2, 4 and 6: an arm and a seed, each in a run folder that all three find, and where it went."""
+"""The runs of figures 2, 4 and 6: grids that all three find, where every run went, and arms compared seed by seed.
+
+Runs of one seed share their initial weights and the order of their batches, so that differences are taken in pairs.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normscope.compare.compare import alone
+from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import sources
-from normscope.compare.state import BesideRuns, CellState
 from normscope.data.opening import open_corpus
-from normscope.runs.config import refuse_other_configuration, replaced, resolve
-from normscope.settings.tables import as_table
-from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
-from normscope.train import RunFolder
+from normscope.data.parallel.corpus import Corpus
+from normscope.evidence.estimates import estimate
+from normscope.evidence.judging import Answer, between
+from normscope.measure import Estimate, Sensitivity, lr_sensitivity
+from normscope.optim import ScheduleConfig
+from normscope.report.words import number, span
+from normscope.tasks.translation import TRANSLATION
 
 from ..engine.ladders import train_all
 from ..engine.models import refuse_missing
 from ..engine.pieces import Pieces
-from .config import DE_EN, OPTIMIZERS, PLACEMENTS, RunsConfig, TranslationArm
-
-
-@dataclass(frozen=True, slots=True)
-class _TranslationCell(BesideRuns):
-    """One run."""
-
-    arm: TranslationArm
-    seed: int
-    folder: RunFolder
-    config: TranslationRunConfig
-
-    @property
-    def name(self) -> str:
-        return self.folder.path.name
-
-    def columns(self) -> dict[str, str]:
-        """What tells it from the others, by heading."""
-        arm = self.arm
-        return {
-            "pair": arm.pair,
-            "placement": PLACEMENTS[arm.placement],
-            "optimiser": OPTIMIZERS[arm.optimizer],
-            "rate": f"{arm.peak_lr:g}",
-            "schedule": arm.schedule_words,
-            "seed": str(self.seed),
-        }
+from .config import DE_EN, PAIRS, RunsConfig, TranslationArm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,68 +55,130 @@ class TranslationCurve:
         return self.bleu[-1] if self.ended == "finished" else 0.0
 
     def nats_at(self, update: int) -> float:
-        """At the last validation up to that update. Raises ValueError where there is none."""
+        """At the last validation up to that update, or as `final_nats`. Raises ValueError where there is none."""
+        if self.ended != "finished":
+            return self.first_nats
         found = [nats for at, nats in zip(self.updates, self.nll_nats, strict=True) if at <= update]
         if not found:
             raise ValueError(f"no validation up to update {update}")
         return found[-1]
 
-
-ArmCurves = dict[TranslationArm, list[TranslationCurve]]
-"""By arm, one a seed in their order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PairText:
-    """What a language pair is trained and validated on."""
-
-    unigram_nats: float
-    """Entropy of the validation targets taken one by one: what is reached without looking at the source."""
-    train_pairs: int
-    train_tokens: int
-    """Of the target side."""
-    valid_pairs: int
-    valid_tokens: int
-    vocabulary: int
+    def updates_to(self, nats: float) -> float | None:
+        """Where it first comes down to that loss, on a straight line between validations; None if never."""
+        below = next((place for place, value in enumerate(self.nll_nats) if value <= nats), None)
+        if not below:
+            return None if below is None else float(self.updates[0])
+        (start, end), (before, after) = (row[below - 1 : below + 1] for row in (self.updates, self.nll_nats))
+        return float(start + (before - nats) / (before - after) * (end - start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
     """The runs of one figure."""
 
-    curves: ArmCurves
-    texts: dict[str, _PairText]
-    """By language pair."""
+    curves: dict[TranslationArm, list[TranslationCurve]]
+    """By arm, one a seed in their order."""
+    unigram_nats: Mapping[str, float]
+    """By language pair: entropy of the validation targets one by one, which is reached without the source."""
+    texts: Sequence[str]
+    """What each pair is trained and validated on, in words."""
     trained_by: dict[str, dict[str, Any]]
     """By run: the source that made it."""
 
+    def finals(self, arm: TranslationArm) -> list[float]:
+        """The last losses in nats, one a seed."""
+        return [curve.final_nats for curve in self.curves[arm]]
+
     def unigram(self, arm: TranslationArm) -> float:
         """The baseline of its language pair."""
-        return self.texts[arm.pair].unigram_nats
+        return self.unigram_nats[arm.pair]
+
+    def nats(self, arm: TranslationArm) -> str:
+        """Its last losses in words, without the unit."""
+        return _several(self.finals(arm), 3)
+
+    def bleu(self, arm: TranslationArm) -> str:
+        """Its last BLEU in words."""
+        return _several([curve.final_bleu for curve in self.curves[arm]], 1)
+
+    def excess(self, arm: TranslationArm, other: TranslationArm) -> Estimate:
+        """By how many nats the arm ends above the other, over seeds taken in pairs."""
+        return less(self.finals(arm), self.finals(other))
+
+    def gain_kept(self, arm: TranslationArm, best: TranslationArm) -> Estimate | None:
+        """Its gain over the unigram baseline as a share of the best one's; None where that has none for certain."""
+        own, gains = ([self.unigram(best) - loss for loss in self.finals(one)] for one in (arm, best))
+        if between(estimate(gains), least=0.0) is not True:
+            return None
+        return estimate([a / b for a, b in zip(own, gains, strict=True)])
+
+    def updates_shares(self, slow: TranslationArm, fast: TranslationArm) -> list[float | None]:
+        """For each seed: updates after which `fast` is where `slow` ends, as a part of all; None if it never is."""
+        pairs = zip(self.finals(slow), self.curves[fast], strict=True)
+        reached = [curve.updates_to(nats) for nats, curve in pairs]
+        return [None if update is None else update / slow.updates for update in reached]
+
+    def lr_sensitivity(self, arms: Sequence[TranslationArm]) -> Sensitivity:
+        """Of the last loss over the rates of arms that differ in their rate alone: as `measure.lr_sensitivity`.
+
+        A run that did not stay finite counts as its loss at initialisation, that of its first batch. Raises ValueError
+        for arms of fewer than two rates.
+        """
+        if len({arm.peak_lr for arm in arms}) < 2:
+            raise ValueError("a sensitivity to the rate needs arms of two rates and more")
+        by_rate = [self.curves[arm] for arm in arms]
+        losses = [
+            [run.nll_nats[-1] if run.ended == "finished" else math.inf for run in runs]
+            for runs in zip(*by_rate, strict=True)
+        ]
+        return lr_sensitivity(losses, [run.first_nats for run in by_rate[0]])
+
+
+def less(values: Sequence[float], others: Sequence[float]) -> Estimate:
+    """The mean difference over seeds taken in pairs."""
+    return estimate([a - b for a, b in zip(values, others, strict=True)])
+
+
+def sooner(shares: Sequence[float | None]) -> Estimate | Answer:
+    """The share of the updates after which it is there; where it is not in every seed, whether it is in any.
+
+    That it never is takes more than one seed to say, and seeds that differ decide nothing.
+    """
+    reached = [share for share in shares if share is not None]
+    if len(reached) == len(shares):
+        return estimate(reached)
+    return False if not reached and len(shares) > 1 else None
+
+
+def _several(values: Sequence[float], decimals: int) -> str:
+    """One number, or the range of several."""
+    return number(values[0], decimals) if len(values) == 1 else span(values, decimals)
 
 
 def trained(config: RunsConfig, arms: Iterable[TranslationArm], pieces: Pieces) -> Trained:
-    """Train what the folder of the runs lacks.
+    """Train what the folder of the runs lacks, the first seed of all arms first.
 
     Raises UserError for text that is not there, and for a training that fails.
     """
-    arms = list(arms)
     cells = cells_of(config, arms, folder_of(config, pieces))
-    texts = {pair: _text(config, pair) for pair in dict.fromkeys(arm.pair for arm in arms)}
-    train(cells, pieces)
-    return Trained(curves=curves_of(cells), texts=texts, trained_by=sources(cells))
+    pairs = {arm.pair: config.training(arm.pair, ScheduleConfig(), config.updates) for arm in cells}
+    corpora = {pair: open_corpus(one.data) for pair, one in pairs.items()}
+    every = sorted((cell for runs in cells.values() for cell in runs), key=lambda cell: cell.seed)
+    train_all(every, "the trainings", pieces)
+    return Trained(
+        curves={arm: [curve_of(cell) for cell in runs] for arm, runs in cells.items()},
+        unigram_nats={pair: TRANSLATION.chance_nats(corpus) for pair, corpus in corpora.items()},
+        texts=[_text(pair, corpus) for pair, corpus in corpora.items()],
+        trained_by={f"{cell.beside.name}/{name}": source for cell in every for name, source in sources([cell]).items()},
+    )
 
 
-def _text(config: RunsConfig, pair: str) -> _PairText:
-    corpus = open_corpus(config.training(pair).data)
-    train_split, valid = corpus.splits["train"], corpus.splits["valid"]
-    return _PairText(
-        unigram_nats=TRANSLATION.chance_nats(corpus),
-        train_pairs=len(train_split),
-        train_tokens=int(train_split.target.lengths.sum()),
-        valid_pairs=len(valid),
-        valid_tokens=int(valid.target.lengths.sum()),
-        vocabulary=len(corpus.codec.target.vocabulary),
+def _text(pair: str, corpus: Corpus) -> str:
+    splits = corpus.splits["train"], corpus.splits["valid"]
+    (train, train_tokens), (valid, valid_tokens) = ((len(one), int(one.target.lengths.sum())) for one in splits)
+    return (
+        f"{PAIRS[pair]}, {train:,} pairs ({train_tokens:,} target tokens, joint vocabulary of "
+        f"{len(corpus.codec.target.vocabulary):,}) to train on, {valid:,} ({valid_tokens:,} target tokens) held out"
     )
 
 
@@ -146,76 +187,40 @@ def folder_of(config: RunsConfig, pieces: Pieces) -> Path:
     return Path(config.cells) if config.cells else pieces.folder.resolve().parent / "translation-cells"
 
 
-def cells_of(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> list[_TranslationCell]:
-    """The runs of all arms, those of the first seed first; nothing is written.
+def cells_of(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> dict[TranslationArm, list[Cell]]:
+    """The runs of all arms, one a seed; nothing is written.
 
-    A run's name has its arm, its seed, and a hash of the settings that all arms share, so that runs of two sizes lie
-    side by side, and one that two figures ask for is one. Raises UserError for a corpus that is not there, for
-    values that a configuration does not allow, and where a run folder holds something else.
+    A grid's folder is named by what its runs share, and a hash of the settings that all arms share, so that runs of two
+    sizes lie side by side, and one that two figures ask for is one. Raises UserError for a corpus that is not there,
+    for values that a configuration does not allow, and where a run folder holds something else.
     """
-    arms = list(dict.fromkeys(arms))
-    for pair in dict.fromkeys(arm.pair for arm in arms):
-        setting = "corpus" if pair == DE_EN else "en_de_corpus"
+    found = {}
+    for arm in arms:
+        setting = "corpus" if arm.pair == DE_EN else "en_de_corpus"
         refuse_missing(getattr(config, setting), setting, "normscope data prepare")
-    cells = []
-    for seed in range(1, config.seeds + 1):
-        for arm in arms:
-            asked = replaced(
-                config.training(arm.pair),
-                seed=seed,
-                model__placement=arm.placement,
-                optimizer__name=arm.optimizer,
-                optimizer__peak_lr=arm.peak_lr,
-                train__duration=arm.updates,
-                **{f"schedule__{key}": value for key, value in as_table(arm.schedule).items()},
-            )
-            run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}_{config.digest(arm.pair)}")
-            resolved = resolve(asked, run)
-            refuse_other_configuration(run, resolved)
-            cells.append(_TranslationCell(arm, seed, run, resolved))
-    return cells
-
-
-def train(cells: Sequence[_TranslationCell], pieces: Pieces) -> None:
-    """Train what is not finished; on CPUs one run a core, each of one thread.
-
-    Where all are over nothing is written: a page can be made while another study trains in the folder. Raises
-    UserError where a training failed or another study trains in this folder; Interrupted after every run under way has
-    saved.
-    """
-    states, total = [CellState(cell, cell.arm.updates) for cell in cells], sum(cell.arm.updates for cell in cells)
-    for state in states:
-        state.read_new_events()
-    stage = "the trainings"
-    if all(state.over for state in states):
-        pieces.watch(f"updates of {stage}", total, total)
-        return
-    with alone(cells[0].folder.path.parents[1], "runs of the figures"):
-        train_all(cells, stage, pieces)
-
-
-def curves_of(cells: Iterable[_TranslationCell]) -> ArmCurves:
-    """Of runs that are over. Raises KeyError for an event of another version."""
-    found: ArmCurves = {}
-    for cell in cells:
-        found.setdefault(cell.arm, []).append(_curve(cell))
+        grid = Grid(
+            placements_and_warmups=((arm.placement, arm.schedule.warmup_updates),),
+            peak_lrs=(arm.peak_lr,),
+            optimizers=(arm.optimizer,),
+            seeds=config.seeds,
+        )
+        base = config.training(arm.pair, arm.schedule, arm.updates)
+        found[arm] = grid.cells(base, folder / f"{arm.folder_name}_{config.digest(arm.pair)}")
     return found
 
 
-def _curve(cell: _TranslationCell) -> TranslationCurve:
+def curve_of(cell: Cell) -> TranslationCurve:
+    """Of a run that is over. Raises KeyError for an event of another version."""
     events = cell.folder.events()
-    trained = [event for event in events if event["event"] == "update"]
+    updates = [event for event in events if event["event"] == "update"]
     validations = [event for event in events if event["event"] == "validation"]
-    sums = [
-        math.fsum(event["lr"] for event in trained if event["update"] <= validation["update"])
-        for validation in validations
-    ]
+    sums = [math.fsum(one["lr"] for one in updates if one["update"] <= event["update"]) for event in validations]
     return TranslationCurve(
         updates=[event["update"] for event in validations],
         nll_nats=[event["nll_nats"] for event in validations],
         loss_nats=[event["loss_nats"] for event in validations],
         bleu=[event["bleu"] for event in validations],
         summed_lr=sums,
-        first_nats=trained[0]["nll_nats"] if trained else math.inf,
+        first_nats=updates[0]["nll_nats"] if updates else math.inf,
         ended=events[-1]["event"],
     )
