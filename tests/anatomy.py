@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_101,
-    "lines of normscope": 66_885,
-    "files": 485,
-    "import lines, %": 6.6,
-    "public nouns": 684,
+    "lines": 78_973,
+    "lines of normscope": 66_758,
+    "files": 479,
+    "import lines, %": 6.58,
+    "public nouns": 683,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -18,7 +18,7 @@ from doctor.several_streams import (
 )
 from doctor.wired import WIDTH
 from normscope.doctor import find_stacks
-from normscope.doctor.find.search import streams_in
+from normscope.doctor.identify.stacks import streams_in
 from normscope.doctor.observe.examine import examined
 
 PLAIN = "x ← expand(attention(norm(collapse(x)))) + connect(x)"

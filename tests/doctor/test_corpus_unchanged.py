@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten
 
 from doctor.corpus_x_transformers import X_TRANSFORMERS
 from doctor.looked import EVERY
-from normscope.doctor.find.search import streams_in
+from normscope.doctor.identify.stacks import streams_in
 
 pytestmark = pytest.mark.sampled(one_in=12)
 

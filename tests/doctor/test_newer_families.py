@@ -7,8 +7,7 @@ pytest.importorskip("transformers", reason="needs Hugging Face transformers (the
 
 from doctor.evaluated import off_by
 from normscope.adapters.hugging_face_inputs import sample
-from normscope.doctor.find.search import streams_in
-from normscope.doctor.identify.stacks import as_stacks
+from normscope.doctor.identify.stacks import as_stacks, streams_in
 from normscope_studies.families.small import BLOCKS, small_model
 
 pytestmark = pytest.mark.sampled(one_in=12)

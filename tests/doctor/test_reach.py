@@ -14,8 +14,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from doctor.test_not_misread import said, seen
 from doctor.wired import VOCABULARY, WIDTH, Attention, Block, F, Model, Stack, post, pre
-from normscope.doctor.find.search import streams_in
-from normscope.doctor.identify.stacks import as_stacks
+from normscope.doctor.identify.stacks import as_stacks, streams_in
 
 IDS = torch.randint(VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(2))
 

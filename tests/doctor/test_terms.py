@@ -5,10 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from doctor.test_observe import TOKENS, WIDTH, Written, post_scaled, pre
-from normscope.doctor.find.search import streams_in
 from normscope.doctor.find.segments import sum_of
 from normscope.doctor.find.terms import Term
-from normscope.doctor.identify.stacks import as_stacks
+from normscope.doctor.identify.stacks import as_stacks, streams_in
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.observe.streams import measured_stacks
 from normscope.doctor.recipe import RecipeReading

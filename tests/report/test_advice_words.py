@@ -10,7 +10,7 @@ from report.diagnoses import advice, probed_advice, unknown_advice
 
 
 def rows_of(found):
-    return {row.term.name: (row.value, row.meaning) for row in advice_rows(found)}
+    return {row.term["name"]: (row.value, row.meaning) for row in advice_rows(found)}
 
 
 def test_the_rows_of_known_rates():

@@ -14,8 +14,8 @@ import pytest
 from drawing import drawn_once
 from normscope.doctor.lint.rule import Rule
 from normscope.doctor.report import rates, svg
-from normscope.doctor.report.explanations import ADVICE_TERMS, COLUMN_TERMS
-from normscope.doctor.report.page import render_doctor
+from normscope.doctor.report.advice_words import ADVICE_TERMS
+from normscope.doctor.report.page import _COLUMN_TERMS, render_doctor
 from normscope.doctor.result import AskedRule
 from report.diagnoses import (
     BETAS,
@@ -190,7 +190,7 @@ def test_every_number_explains_itself_with_and_without_a_mouse():
     html = page_of("encoder-decoder")
     hovered = set(map(unescape, re.findall(r'<span class="term" tabindex="0" title="([^"]+)">', html)))
     listed = set(map(unescape, re.findall(r"<dt>.*?</dt><dd>(.*?)</dd>", html)))
-    assert hovered == {term.meaning for term in (*ADVICE_TERMS[1:5], *COLUMN_TERMS)}
+    assert hovered == {term["meaning"] for term in (*ADVICE_TERMS[1:5], *_COLUMN_TERMS)}
     assert hovered < listed
     assert html.count("<summary>What the numbers mean</summary>") == 3  # of the advice and of both stacks
 

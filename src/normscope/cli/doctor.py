@@ -193,10 +193,10 @@ def doctor(
     needs = f", once {holder} batches()" if found.batches is None else ""
     _write(replace(diagnosis, asked=shlex.join([target, *named]), probe_needs=needs), html, as_json, history)
     if card is not None and drawn is not None:
-        from ..doctor.report import card as model_card
+        from ..doctor.report import notebook
 
-        write_text("--card", drawn, model_card.badge(diagnosis))
-        write_text("--card", card, model_card.card(diagnosis, drawn.name))
+        write_text("--card", drawn, notebook.badge(diagnosis))
+        write_text("--card", card, notebook.card(diagnosis, drawn.name))
         if as_json != _STDOUT:
             standard_output().print(f"written: {card} and {drawn}", soft_wrap=True)
     for line in annotations(diagnosis.findings, target, annotate) if annotate is not None else ():

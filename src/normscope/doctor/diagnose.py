@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from .advise.advice import advise as advised
 from .advise.optimizers import wanted_rate_of
 from .advise.short_run import Probing, loss_of_output
-from .find.search import streams_in
-from .identify.stacks import as_stacks
+from .identify.stacks import as_stacks, streams_in
 from .lint.linter import asked_rules, lint
 from .lint.patient import Loading, Patient, are_trained
 from .observe.examine import examined, examined_without_gradients

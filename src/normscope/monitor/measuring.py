@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from ..doctor.find.search import streams_in
-from ..doctor.identify.stacks import as_stacks
+from ..doctor.identify.stacks import as_stacks, streams_in
 from ..doctor.observe.streams import measured_stacks
 from ..doctor.record import Stack, SublayerMeasurements, norm_over
 from ..doctor.trace.forward import Inputs

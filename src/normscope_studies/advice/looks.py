@@ -12,8 +12,7 @@ from normscope.doctor.advise.optimizers import of_config
 from normscope.doctor.advise.probe import probe
 from normscope.doctor.advise.rule import shipped_rule
 from normscope.doctor.advise.short_run import TrainingBatches
-from normscope.doctor.find.search import streams_in
-from normscope.doctor.identify.stacks import as_stacks
+from normscope.doctor.identify.stacks import as_stacks, streams_in
 from normscope.optim import make_optimizer
 
 from .cases import AdviceCase

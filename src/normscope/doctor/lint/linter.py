@@ -10,7 +10,6 @@ from ..result import AskedRule, Finding
 from .checks import (
     attention,
     gains,
-    gates,
     initialisation,
     likes,
     masks,
@@ -31,7 +30,7 @@ from .patient import Patient
 from .rule import WORDS, Rule
 
 _FILES = (
-    attention, gains, gates, initialisation, likes, masks, norm_uses, norms, optimizer, placements, repeats, schemes,
+    attention, gains, initialisation, likes, masks, norm_uses, norms, optimizer, placements, repeats, schemes,
     signal, steps, streams, sums, training, wiring,
 )  # fmt: skip
 _MADE = {rule.id: rule for file in _FILES for rule in vars(file).values() if isinstance(rule, Rule)}

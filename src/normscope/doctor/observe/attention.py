@@ -24,8 +24,7 @@ from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, Ref, TracedValue
 from .norms import places_along
 from .parameters import size_of
-from .positions import places_of, probed
-from .reach import seen_keys
+from .reach import places_of, probed, seen_keys
 from .recipe import matrix_gain
 
 # B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of a head

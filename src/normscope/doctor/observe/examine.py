@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ...measure.unchanged import left_unchanged
-from ..find.search import streams_in
 from ..find.streams import Stream
 from ..find.surroundings import unregistered_parameters, unused_parameters
-from ..identify.stacks import as_stacks
+from ..identify.stacks import as_stacks, streams_in
 from ..record import ModelMeasurements, Stack, norm_over, with_measured
 from ..trace.forward import Inputs, call_with, tokens_in
 from ..trace.graph import Graph

@@ -1,46 +1,35 @@
 """What advice says in words, for the terminal and for the page alike: what to do first, then how sure that is."""
 
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from pathlib import Path
+from typing import Literal
 
 from ...choosing.rates import usual_warmup
 from ...report.words import counted, joined, learning_rate, percentage
 from ..result import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
-from . import explanations
 
-
-class _AdvicePart(StrEnum):
-    """What a line of the advice is about; the class of each in the style sheet."""
-
-    BEST = "best"
-    USUAL = "usual"
-    GOOD = "good-rates"
-    YOURS = "yours"
-    WARMUP = "warmup"
-
-
-_TERMS = {
-    _AdvicePart.BEST: explanations.BEST,
-    _AdvicePart.USUAL: explanations.USUAL,
-    _AdvicePart.GOOD: explanations.GOOD,
-    _AdvicePart.YOURS: explanations.YOURS,
-    _AdvicePart.WARMUP: explanations.WARMUP,
-}
+_FILE = Path(__file__).with_name("terms.toml")
+_TERMS: dict[str, dict[str, str]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+TERMS = {key: {name: " ".join(words.split()) for name, words in term.items()} for key, term in _TERMS.items()}
+"""Names that stand beside numbers, and what they mean."""
+ADVICE_TERMS = tuple(TERMS[key] for key in ("usual", "best", "good-rates", "yours", "warmup", "loss"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AdviceRow:
     """One line of the advice, ready to be set."""
 
-    part: _AdvicePart
+    part: Literal["best", "usual", "good-rates", "yours", "warmup"]
+    """What it is about; the class of each in the style sheet."""
     value: str
     meaning: str
 
     @property
-    def term(self) -> explanations.ExplainedTerm:
+    def term(self) -> Mapping[str, str]:
         """What it is called, and what that means."""
-        return _TERMS[self.part]
+        return TERMS[self.part]
 
 
 _PLACES: dict[RatePlace, str] = {
@@ -118,14 +107,14 @@ def speaks_against(advice: Advice | None) -> bool:
 
 def advice_rows(advice: Advice) -> list[_AdviceRow]:
     """The best rate with its interval, the good ones of a probe, the user's own and the warm-up."""
-    part = _AdvicePart.BEST if advice.source == "probe" else _AdvicePart.USUAL
+    part: Literal["best", "usual"] = "best" if advice.source == "probe" else "usual"
     rows = [_AdviceRow(part=part, value=_best(advice), meaning=_why_best(advice))]
     if advice.good_range is not None and advice.regret_nats is not None:
         meaning = f"expected within {advice.regret_nats:g} of the best's loss"
-        rows.append(_AdviceRow(part=_AdvicePart.GOOD, value=range_words(advice.good_range), meaning=meaning))
+        rows.append(_AdviceRow(part="good-rates", value=range_words(advice.good_range), meaning=meaning))
     if advice.wanted_rate is not None:
         value = learning_rate(advice.wanted_rate)
-        rows.append(_AdviceRow(part=_AdvicePart.YOURS, value=value, meaning="; ".join(_judged(advice))))
+        rows.append(_AdviceRow(part="yours", value=value, meaning="; ".join(_judged(advice))))
     if advice.warmup is not None:
         rows.append(_warmup(advice.warmup))
     elif advice.source == "known rates":
@@ -137,9 +126,9 @@ def _usual_warmup(advice: Advice) -> _AdviceRow:
     """What recipes have; no evidence says how short a warm-up suffices for this model."""
     shortest = "how short a one suffices is not known"
     if not advice.usual_warmup_shares:
-        return _AdviceRow(part=_AdvicePart.WARMUP, value="not known", meaning=shortest)
+        return _AdviceRow(part="warmup", value="not known", meaning=shortest)
     middle, others = usual_warmup(advice.usual_warmup_shares)
-    return _AdviceRow(part=_AdvicePart.WARMUP, value=middle, meaning=f"{others}; {shortest}")
+    return _AdviceRow(part="warmup", value=middle, meaning=f"{others}; {shortest}")
 
 
 def _command(advice: Advice, target: str) -> str:
@@ -224,7 +213,7 @@ def _warmup(warmup: WarmupAdvice) -> _AdviceRow:
         value = counted(warmup.named_updates, "update")
         times = warmup.named_updates // warmup.shortest_updates
         meaning = f"{times} times the shortest {tried} that carried your rate in a short training"
-    return _AdviceRow(part=_AdvicePart.WARMUP, value=value, meaning=meaning)
+    return _AdviceRow(part="warmup", value=value, meaning=meaning)
 
 
 def _rescued(advice: Advice) -> bool:

@@ -11,8 +11,7 @@ from ...report.words import Tone, counted, kind_name, learning_rate
 from ..lint.rule import Rule
 from ..record import Stack, StackTheory, SublayerMeasurements
 from ..result import Record, Severity
-from .advice_words import OUTCOMES
-from .explanations import COLUMN_TERMS, STACK_TERMS
+from .advice_words import OUTCOMES, TERMS
 from .rates import advised
 from .svg import depth_panels, depth_pictures
 from .words import (
@@ -56,6 +55,7 @@ _COLUMNS: tuple[_Column, ...] = (
     (lambda m: m.gradient_norm, lambda p: p.gradient_norm),
 )
 """What was measured and what theory says of it, in the order of the table's columns."""
+_COLUMN_TERMS = tuple(TERMS[key] for key in ("stream", "branch", "sum", "similarity", "energy", "gradient"))
 _THEORY = " Dashed: the mean-field prediction"
 _FITTED = ", whose one factor for the whole stack is fitted"
 
@@ -150,8 +150,8 @@ def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: Histor
         leading=leading_findings(diagnosis),
         further=further_findings(diagnosis),
         stacks=[_stack(number, diagnosis.stacks) for number in range(len(diagnosis.stacks))],
-        column_terms=COLUMN_TERMS,
-        stack_terms=STACK_TERMS,
+        column_terms=_COLUMN_TERMS,
+        stack_terms=(*_COLUMN_TERMS, TERMS["theory"]),
         rules={rule.id: rule for rule in rules},
         found={finding.id for finding in diagnosis.findings},
         facts=_facts(diagnosis),

@@ -11,8 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from ...report.svg import HUES, INK, PAPER, Picture, house_style, inlined, to_svg
 from ...report.words import learning_rate, percentage
 from ..result import Advice, Record, ShortTraining
-from .advice_words import OUTCOMES, advice_facts, advice_rows, source_words
-from .explanations import ADVICE_TERMS
+from .advice_words import ADVICE_TERMS, OUTCOMES, advice_facts, advice_rows, source_words
 from .words import figures
 
 _WIDTH_INCHES = 5.2

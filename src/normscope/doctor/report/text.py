@@ -247,7 +247,7 @@ class _Layout:
         table.add_column(no_wrap=True, justify="right", style="bold")
         table.add_column(ratio=1)
         for row in advice_rows(advice):
-            table.add_row(*map(self._say, (row.term.name, row.value, row.meaning)))
+            table.add_row(*map(self._say, (row.term["name"], row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
         for note in advice.notes:
             yield Padding(self._say(f"note: {note}", "dim"), (0, 0, 0, 2))

@@ -12,10 +12,9 @@ from torch import Tensor
 from .connections import ConnectionKind, connections
 from .flow import REARRANGING, Flow
 from .lanes import token_weights
-from .mixtures import Mixture, mixture_of
+from .mixtures import Mixture, blends, mixture_of, stacked_sums
 from .norms import NormFunction, norm_function
 from .operations import Origin, Ref, Trace, TracedValue, walked
-from .other_sums import blends, stacked_sums
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Means over depth, known by what they do: softmax weights over earlier values, for every token on its own."""
+"""Sums that no addition of two values shows: means over depth, by softmax weights over earlier values, for every token
+on its own; of a stack, by a sum, a mean or an einsum with weights; and those that a gate weighs for every feature of
+every token, (1 - z)·x + z·y with z a sigmoid, as GTrXL's GRU does."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -6,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .flow import STACKING, Flow, rearranged
-from .operations import TracedValue
+from .flow import REARRANGING, STACKING, Flow, rearranged
+from .operations import Call, Origin, Ref, Trace, TracedValue, walked
 
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 FUSED = "scaled_dot_product"
@@ -117,3 +119,169 @@ def _by_parameter(flow: Flow, keys: list[int], width: int) -> bool:
     given = [flow.values[n] for value in products for n in value.inputs if not flow.values[n].is_data]
     # One query is often repeated for every token.
     return len(products) == len(given) == 1 and width in (given[0].tensor.numel(), given[0].shape[-1])
+
+
+_REDUCING = frozenset({"sum", "mean", "bmm", "mm", "mv"})
+_ON_THE_WAY = _REDUCING | REARRANGING | {"mul", "div"}
+_LONGEST = 24
+"""Operations between the stack and its sum."""
+_CLOSE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class _StackedSum:
+    """A value that is Σ w_i x_i of values x_i of its shape, each times one number."""
+
+    pieces: tuple[int, ...]
+    weights: tuple[float, ...]
+    origin: Origin
+    """Of the weights."""
+
+
+def stacked_sums(trace: Trace) -> dict[int, _StackedSum]:
+    """Every sum over a stack, by its number; a plain sum that only adds to an earlier one is rewritten as x + F."""
+    found: dict[int, _StackedSum] = {}
+    plain: dict[tuple[int, ...], int] = {}
+    for value in trace.values:
+        one = _stacked_sum(trace, value)
+        if one is None:
+            continue
+        if one.origin > Origin.CONSTANT or set(one.weights) != {1.0}:
+            found[value.number] = one
+            continue
+        *before, last = one.pieces
+        earlier = plain.get(tuple(before), before[0] if len(before) == 1 else None)
+        plain[one.pieces] = value.number
+        if not before:
+            _rewrite(value, "alias", torch.ops.aten.alias.default, last)
+        elif earlier is not None:
+            _rewrite(value, "add", torch.ops.aten.add.Tensor, earlier, last)
+        else:
+            found[value.number] = one
+    return found
+
+
+def _rewrite(value: TracedValue, op: str, function: object, *inputs: int) -> None:
+    value.op, value.inputs = op, inputs
+    value.call = Call(function, tuple(map(Ref, inputs)), {}, 0)
+
+
+def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:
+    if not value.is_data or value.op not in _ON_THE_WAY or value.shape[-1:] <= (1,):
+        return None
+    way, at = list[TracedValue](), value
+    while at.op in _ON_THE_WAY and len(way) < _LONGEST:
+        data = [n for n in at.inputs if trace.values[n].is_data]
+        if len(data) != 1:
+            return None
+        way.append(at)
+        at = trace.values[data[0]]
+    if at.op not in STACKING or not any(step.op in _REDUCING for step in way):
+        return None
+    pieces = tuple(dict.fromkeys(at.inputs))
+    if len(pieces) < len(at.inputs) or any(_is_other(trace.values[n], value) for n in pieces):
+        return None
+    weights = _weights(trace, value, way, pieces)
+    if weights is None:
+        return None
+    given = [trace.values[n].origin for step in way for n in step.inputs if not trace.values[n].is_data]
+    origin = max(given, default=Origin.CONSTANT)
+    # What is trained may start at 0, as DenseFormer's weights do.
+    kept = {n: weight for n, weight in zip(pieces, weights, strict=True) if weight or origin > Origin.CONSTANT}
+    return _StackedSum(tuple(kept), tuple(kept.values()), origin) if kept else None
+
+
+def _is_other(piece: TracedValue, value: TracedValue) -> bool:
+    return not piece.is_data or piece.shape != value.shape or piece.tensor.dtype != value.tensor.dtype
+
+
+def _weights(trace: Trace, value: TracedValue, way: list[TracedValue], pieces: tuple[int, ...]) -> list[float] | None:
+    """What each piece is multiplied with; None where that is not one number for all of its entries."""
+    if value.tensor.is_meta:
+        return [1.0] * len(pieces) if {step.op for step in way} == {"sum"} else None
+    if len(pieces) > value.tensor.numel():
+        return None
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn((len(pieces), *value.shape), generator=generator, dtype=torch.float64)
+    made = trace.again({n: z.to(value.tensor) for n, z in zip(pieces, drawn, strict=True)}, value.number)
+    flat, wanted = drawn.flatten(1).T, made.detach().cpu().double().flatten()
+    weights = torch.linalg.lstsq(flat, wanted[:, None]).solution[:, 0]
+    if float((flat @ weights - wanted).abs().max()) > _CLOSE * max(1.0, float(wanted.abs().max())):
+        return None
+    return [float(f"{weight:.6g}") if abs(weight) > 1e-6 else 0.0 for weight in weights.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Blend:
+    """A value that lies between two others, as far from the first as its gate is open."""
+
+    first: int
+    second: int
+    gate: int
+
+
+def blends(flow: Flow) -> dict[int, _Blend]:
+    """All of them by their number, but for those that one matrix makes time and again, as a recurrence's steps do."""
+    found = {value.number: one for value in flow.values if (one := _blend(flow, value))}
+    made_by = {number: _matrices(flow, one.gate) for number, one in found.items()}
+    return {
+        number: one
+        for number, one in found.items()
+        if not any(made_by[number] & some for other, some in made_by.items() if other != number)
+    }
+
+
+def _blend(flow: Flow, value: TracedValue) -> _Blend | None:
+    if value.op != "add" or not value.is_data or len(flow.predecessors[value.number]) != 2 or len(value.inputs) != 2:
+        return None
+    pairs = [value.inputs, value.inputs[::-1]]
+    return next((one for first, second in pairs if (one := _of(flow, first, second))), None)
+
+
+def _of(flow: Flow, left: int, right: int) -> _Blend | None:
+    """left + z·(y - left), or (1 - z)·x + z·y."""
+    for y, gate in _products(flow, right):
+        if (difference := _difference(flow, y)) and rearranged(flow, difference[1]) == rearranged(flow, left):
+            return _Blend(left, difference[0], gate)
+        for x, rest in _products(flow, left):
+            if _is_rest(flow, rest, gate):
+                return _Blend(x, y, gate)
+    return None
+
+
+def _products(flow: Flow, number: int) -> list[tuple[int, int]]:
+    """What a value is a product of: a value and a gate, which is a sigmoid or what is left of one."""
+    value = flow.values[number]
+    if value.op != "mul" or len(flow.predecessors[number]) != 2:
+        return []
+    pairs = [flow.predecessors[number], flow.predecessors[number][::-1]]
+    return [(x, gate) for x, gate in pairs if flow.values[x].shape == flow.values[gate].shape and _is_gate(flow, gate)]
+
+
+def _is_gate(flow: Flow, number: int) -> bool:
+    value = flow.values[rearranged(flow, number)]
+    if value.op in ("rsub", "sub") and len(value.inputs) <= 2 and len(flow.predecessors[value.number]) == 1:
+        value = flow.values[rearranged(flow, flow.predecessors[value.number][0])]
+    return value.op == "sigmoid" and bool(flow.through_weights[value.number])
+
+
+def _difference(flow: Flow, number: int) -> tuple[int, int] | None:
+    value = flow.values[rearranged(flow, number)]
+    args = value.call.args if value.call is not None else ()
+    data = [a.number for a in args if isinstance(a, Ref)]
+    return (data[0], data[1]) if value.op == "sub" and len(data) == len(args) == 2 else None
+
+
+def _is_rest(flow: Flow, number: int, gate: int) -> bool:
+    """Whether a value is 1 minus the gate."""
+    value = flow.values[rearranged(flow, number)]
+    return value.op == "rsub" and [rearranged(flow, n) for n in value.inputs] == [rearranged(flow, gate)]
+
+
+def _matrices(flow: Flow, number: int) -> frozenset[int]:
+    """The numbers of the matrices that a value is made with last."""
+    way = walked(number, lambda n: () if flow.is_weight_product(flow.values[n]) else flow.predecessors[n])
+    last = [n for n in way if flow.is_weight_product(flow.values[n])]
+    inputs = [flow.values[n] for product in last for n in flow.values[product].inputs]
+    given = [one.number for one in inputs if not one.is_data and one.tensor.ndim > 1]
+    return frozenset(leaf.number for n in given for leaf in flow.trace.leaves(n))

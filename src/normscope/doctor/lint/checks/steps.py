@@ -1,9 +1,25 @@
-"""Steps beside the stream at the wrong place: a feed-forward's curve, a softmax of logits, the shift of targets."""
+"""Steps beside the stream: a feed-forward's curve, a softmax of logits or the shift of targets at the wrong place, and
+trainable factors on branches: gates at 0 that cannot leave it, that grew too large, or that are flat."""
 
+import math
 from collections.abc import Iterator
+from statistics import fmean
 
 from ....report.words import kind_name
-from ..patient import Patient, branch_names
+from ...observe.parameters import FLAT
+from ...record import Stack, Sublayer
+from ...result import Severity
+from ...trace.operations import Origin
+from ..patient import (
+    Patient,
+    at_initialisation,
+    branch_names,
+    gates_at_zero,
+    gets_gradient,
+    initial_weights,
+    is_shut_by_gate,
+    listed,
+)
 from ..rule import Fault, rule
 from ..structure import in_blocks
 
@@ -59,4 +75,161 @@ def targets_misplaced(patient: Patient) -> Iterator[Fault]:
             + ("the very tokens that the model is given" if not places else "the tokens two places later"),
             fix="shift once: compare logits[:, :-1] with ids[:, 1:]"
             + ("" if not places else ", and hand unshifted labels to a model that shifts them itself"),
+        )
+
+
+@rule("dead-gate")
+def dead_gates(patient: Patient) -> Iterator[Fault]:
+    """Gates that start at 0 are fine as long as they can leave it; this is about those that cannot."""
+    opening: list[Sublayer] = []
+    dead: dict[str, list[Sublayer]] = {}
+    for stack in patient.stacks:
+        for sublayer in filter(is_shut_by_gate, stack.sublayers):
+            why = _why_dead(patient, stack, sublayer)
+            (dead.setdefault(why, []) if why else opening).append(sublayer)
+    for why, places in dead.items():
+        yield Fault(
+            where=branch_names(places),
+            message=f"branches that are multiplied by 0 and will be for ever: {len(places)}. {why}",
+            fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
+            ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
+        )
+    # Placements with a scheduled factor are known; a buffer at 0 in any other formula is a gate that nothing trains.
+    unknown = [one for one in opening if one.measured.shut_by and not one.placement]
+    if unknown:
+        by = listed(name for one in unknown for name in one.measured.shut_by)
+        yield Fault(
+            severity=Severity.WARNING,
+            where=branch_names(unknown),
+            message=f"branches that a buffer multiplies by 0: {len(unknown)}. A buffer never opens unless a schedule "
+            f"moves it, and no registered placement has one here: {by}",
+            fix="make the gate an nn.Parameter; where a schedule of your own moves it, silence the rule",
+        )
+    opening = [one for one in opening if one not in unknown]
+    if opening:
+        held = sum(not _is_trained(one) for one in opening)
+        yield Fault(
+            severity=Severity.INFO,
+            where=branch_names(opening),
+            message=f"branches that a gate multiplies by 0 at first, so that blocks start as the identity: "
+            f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
+            fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are trained",
+        )
+
+
+def _is_trained(of: Sublayer) -> bool:
+    gate = of.formula.gate
+    return gate is not None and gate.origin == Origin.TRAINABLE
+
+
+def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
+    """Why the gate of a branch stays at 0, as a sentence; "" where it may leave it."""
+    if not _is_trained(of):
+        # A buffer may follow a schedule, as the branch's factor of BranchNorm does.
+        gate = of.formula.gate
+        return "The factor is no trainable parameter" if gate is None or gate.is_constant else ""
+    near = _nearest(patient, stack, of.name)
+    moved = [name for name in near if gets_gradient(patient, name)]
+    if not near or not of.measured.reaches_loss:
+        return ""
+    if not moved:
+        return "The gradient of their gates is exactly 0"
+    if patient.optimizer is None:
+        return ""
+    held = {id(parameter) for group in patient.optimizer.param_groups for parameter in group["params"]}
+    weights = patient.weights
+    return "" if any(id(weights[name]) in held for name in moved) else "The optimiser does not hold their gates"
+
+
+def _nearest(patient: Patient, stack: Stack, path: str) -> list[str]:
+    """Trainable gates at 0 that share the longest part of their path with a sub-layer's; several where none is closer.
+
+    Which gate multiplies which branch is not recorded, but gates are kept beside the branch, in its block, or in a list
+    of their own for all blocks.
+    """
+    shared = {name: _in_common(path.split("."), name.split(".")) for name in gates_at_zero(patient.model, stack.width)}
+    return [name for name, length in shared.items() if length == max(shared.values())]
+
+
+def _in_common(one: list[str], other: list[str]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+_CAIT = ((18, 0.1), (24, 1e-5))
+"""LayerScale's start up to a depth, as CaiT's authors chose it; 1e-6 beyond."""
+_STARTS_LARGE = 3.0
+"""Factor above it that is another start: a third of a decade."""
+
+
+@rule("gate-start", initial_weights)
+def gate_start(patient: Patient) -> Iterator[Fault]:
+    """Trained factors of all branches that start at 1, beside what their depth asks for."""
+    for stack in patient.stacks:
+        places = in_blocks(stack)
+        scales = [abs(one.branch_scale or 0.0) for one in places if _is_trained(one)]
+        if len(scales) < len(places) or not scales or not all(map(math.isfinite, scales)):
+            continue
+        vectors = all(one.formula.gate is not None and one.formula.gate.vector for one in places)
+        # Gates without norms are ReZero's; those beside norms are LayerScale's where they are vectors.
+        wanted = _layer_scale(stack.blocks) if stack.norm else 0.0
+        found = math.exp(fmean(math.log(scale) for scale in scales)) if min(scales) > 0 else 0.0
+        if found <= max(wanted * _STARTS_LARGE, 0.1) or (stack.norm and not vectors):
+            continue
+        deep = stack.blocks > _CAIT[0][0]
+        yield Fault(
+            severity=Severity.WARNING if deep or not stack.norm else Severity.INFO,
+            where=branch_names(places),
+            message=f"the trained factors of {len(scales)} branches start at {found:.3g}; with {stack.blocks} blocks "
+            + (
+                f"CaiT starts LayerScale at {wanted:.2g}" if stack.norm else "and no norm, ReZero starts its gates at 0"
+            ),
+            fix=f"start them at {wanted:.2g}, unless weights that were trained from there are loaded next",
+        )
+
+
+def _layer_scale(blocks: int) -> float:
+    return next((start for depth, start in _CAIT if blocks <= depth), 1e-6)
+
+
+LARGEST_GATE = 10.0
+"""Ten times the factor 1 of a branch without a gate; those of ReZero and LayerScale start at 0 to 0.1."""
+WHOLE_SHARE = 0.99
+
+
+@rule("saturated-gate")
+def saturated_gates(patient: Patient) -> Iterator[Fault]:
+    """Trained factors so large that a branch takes the place of the stream it should add to."""
+    large = [
+        one
+        for one in patient.sublayers()
+        if _is_trained(one) and abs(one.branch_scale or 0.0) > LARGEST_GATE and one.measured.share > WHOLE_SHARE
+    ]
+    if large:
+        scale = max(abs(one.branch_scale or 0.0) for one in large)
+        share = min(one.measured.share for one in large)
+        yield Fault(
+            where=branch_names(large),
+            message=f"branches with trained gates of up to {scale:.3g}, that make up at least {share:.1%} of the sum's "
+            f"square: {len(large)}. The skip path carries next to nothing there",
+            fix="give gates a smaller learning rate or a bound, and look for the update at which they grew",
+        )
+
+
+@rule("flat-gate")
+def flat_gates(patient: Patient) -> Iterator[Fault]:
+    """Parameters that start where the σ or tanh that is taken of them has lost its slope."""
+    flat = patient.observed.flat_gates
+    if flat:
+        drawn = at_initialisation(patient)
+        yield Fault(
+            severity=Severity.WARNING if drawn else Severity.INFO,
+            where=listed(gate.name for gate in flat),
+            message=f"parameters whose σ or tanh has less than {FLAT:.0%} of its greatest slope, in "
+            f"{min(gate.share for gate in flat):.0%} of their entries or more: {len(flat)}. Their gradients are "
+            "smaller by as much" + ("" if drawn else "; a training may have led them there"),
+            fix="start them nearer to 0, within 3 for σ and 1.5 for tanh, or reach an almost open or shut gate by a "
+            "constant outside the curve"
+            if drawn
+            else "nothing, where they are meant to be open or shut for good",
         )
