@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 78_973,
-    "lines of normscope": 66_758,
+    "lines": 78_854,
+    "lines of normscope": 66_639,
     "files": 479,
-    "import lines, %": 6.58,
+    "import lines, %": 6.59,
     "public nouns": 683,
     "homonyms": 25,
 }

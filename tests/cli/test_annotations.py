@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from normscope.cli.annotations import annotations
+from normscope.doctor.report.card import annotations
 from normscope.doctor.result import Finding, Severity
 
 ROOT = Path(__file__).parents[2]

@@ -85,7 +85,7 @@ for line in sys.stdin:
 
 
 def test_version_and_help_answer_without_what_is_slow_to_import() -> None:
-    """Help of the doctor, which comes first, needs no file of another verb: console, main, shared and its own two."""
+    """Help of the doctor, which comes first, needs no other verb's file: console, main, options, shared and its own."""
     lines = ["doctor --help", "--version", "--help", *(" ".join(path) + " --help" for path in EVERY)]
     done = subprocess.run(
         [sys.executable, "-c", ASKED], input="\n".join(lines), capture_output=True, text=True, check=True

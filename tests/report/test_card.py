@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from normscope.cli.main import command_line
-from normscope.doctor.report.notebook import badge, card
+from normscope.doctor.report.card import badge, card
 from normscope.errors import UserError
 from normscope.limits.ours import refuse_other
 from report.diagnoses import EXAMPLES, unknown

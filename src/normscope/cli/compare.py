@@ -50,30 +50,17 @@ def tune(
             metavar="NAME", help="[default: the configuration's model.placement]", autocompletion=complete_placements
         ),
     ] = None,
-    warmup_updates: Annotated[
-        int | None,
-        typer.Option(help="Length of the warm-up in updates.  [default: the configuration's schedule.warmup_updates]"),
-    ] = None,
-    warmups: Annotated[
-        str | None, typer.Option(metavar="UPDATES,…", help="Find the best of these warm-ups as well, in updates.")
-    ] = None,
-    peak_lr: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LOW:HIGH",
-            help="The peak rates that are searched.  [default: a factor of 10 either side of the configuration's]",
-        ),
-    ] = None,
+    warmup_updates: int | None = None,
+    warmups: Annotated[str | None, typer.Option(metavar="UPDATES,…")] = None,
+    peak_lr: Annotated[str | None, typer.Option(metavar="LOW:HIGH")] = None,
     optimizer: Annotated[str | None, typer.Option(help="[default: the configuration's optimizer.name]")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the trials and their report.  [default: runs/tune-NAME]")
-    ] = None,
+    out: Path | None = None,
     settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
     processes: int,
     engine: EngineName,
     stop_when: StopWhen,
-    title: Annotated[str | None, typer.Option(help="Title of the report.  [default: Trials of peak rates]")] = None,
+    title: str | None = None,
     trials_together: _TrialsTogether,
 ) -> None:
     """Find the best peak learning rate of one configuration by a stated number of trials.
@@ -85,6 +72,11 @@ def tune(
 
     \b
       normscope tune my.toml --placement post-ln --warmup-updates 200 --trials 8
+
+    warmup_updates: Length of the warm-up in updates. By default the configuration's schedule.warmup_updates. warmups:
+    Find the best of these warm-ups as well, in updates. peak_lr: The peak rates that are searched. By default a factor
+    of 10 either side of the configuration's. out: Folder for the trials and their report. By default runs/tune-NAME.
+    title: Title of the report. By default Trials of peak rates.
     """
     given = read_config(config, settings, imports)
     named = None if placement is None else placement_names([placement])[0]
@@ -167,9 +159,7 @@ def compare(
     processes: int,
     engine: EngineName,
     stop_when: StopWhen,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write the configurations, and Slurm's script, and start nothing.")
-    ] = False,
+    dry_run: bool = False,
     title: str | None,
     tune: Annotated[str | None, typer.Option(metavar="peak_lr"), "The ends are written LOW:HIGH."],
     trials: _TrialsOption,
@@ -186,6 +176,8 @@ def compare(
     \b
       normscope compare my.toml --placements post-ln,pre-ln \\
           --warmup-updates 0,300 --seeds 3
+
+    dry_run: Write the configurations, and Slurm's script, and start nothing.
     """
     given = read_config(config, settings, imports, trust=trust or not dry_run)
     names = placement_names(placements) if placements else None
@@ -224,7 +216,7 @@ def compare(
 @resumable()
 def demo(
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
+    out: Path = Path("demo"),
     processes: int,
     engine: EngineName,
     stop_when: StopWhen,
@@ -237,6 +229,8 @@ def demo(
 
     \b
       normscope demo --out demo
+
+    out: Folder for the runs and the report.
     """
     from ..compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
     from ..engines.choosing import chosen

@@ -52,36 +52,14 @@ class _OfPairs(TyperCommand):
 def data_prepare(
     out: Annotated[Path, typer.Argument()],
     *,
-    train: Annotated[
-        tuple[Path, Path],
-        typer.Option(
-            help="Source and target file of the training text: text or JSON lines, plain, .gz, .xz or .zst; Parquet; "
-            "or a folder that Hugging Face datasets saved. One file of records may stand twice."
-        ),
-    ],
-    languages: Annotated[
-        tuple[str, str],
-        typer.Option(
-            help="Codes of the source and the target language, such as de en. Moses' rules for a language split its "
-            "words; one that it has no rules for is split by the English ones, and a note says so.",
-        ),
-    ],
-    valid: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(
-            help="Source and target file of the validation text; without them every 23rd training pair is held out.",
-        ),
-    ] = None,
-    test: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="Source and target file of the test text."),
-    ] = None,
+    train: tuple[Path, Path],
+    languages: tuple[str, str],
+    valid: tuple[Path, Path] | None = None,
+    test: tuple[Path, Path] | None = None,
     vocabulary_size: int = 10_000,
-    separate: Annotated[
-        bool, typer.Option("--separate", help="Learn one vocabulary for each language instead of a joint one.")
-    ] = False,
+    separate: bool = False,
     lowercase: Annotated[bool, typer.Option("--lowercase")],
-    tokenised: Annotated[bool, typer.Option("--tokenised", help="The text is Moses-tokenised already.")] = False,
+    tokenised: bool = False,
     max_tokens: int,
     max_length_ratio: float,
     workers: Annotated[int, typer.Option("--processes", "--workers")],
@@ -97,6 +75,13 @@ def data_prepare(
     \b
       normscope data prepare corpora/mine --languages de en \\
           --train train.de.gz train.en.gz --valid valid.de valid.en
+
+    train: Source and target file of the training text: text or JSON lines, plain, .gz, .xz or .zst; Parquet; or a
+    folder that Hugging Face datasets saved. One file of records may stand twice. languages: Codes of the source and the
+    target language, such as de en. Moses' rules for a language split its words; one that it has no rules for is split
+    by the English ones, and a note says so. valid: Source and target file of the validation text; without them every
+    23rd training pair is held out. test: Source and target file of the test text. separate: Learn one vocabulary for
+    each language instead of a joint one. tokenised: The text is Moses-tokenised already.
     """
     from ..data.parallel.preparation import PrepareConfig
     from ..data.parallel.prepare import prepare
@@ -126,17 +111,9 @@ def data_prepare(
 def data_documents(
     out: Annotated[Path, typer.Argument()],
     *,
-    train: Annotated[
-        list[Path],
-        typer.Option(
-            help="File of text or of JSON lines, plain, .gz, .xz or .zst; Parquet file; or folder that Hugging Face "
-            "datasets saved. The option may be repeated."
-        ),
-    ],
-    valid: Annotated[
-        Path | None, typer.Option(help="Validation file; without one every 200th training document is held out.")
-    ] = None,
-    test: Annotated[Path | None, typer.Option(help="Test file.")] = None,
+    train: list[Path],
+    valid: Path | None = None,
+    test: Path | None = None,
     tokeniser: Annotated[str, typer.Option(metavar="wordpiece|bpe|FILE.json")],
     vocabulary_size: int | None,
     lowercase: Annotated[bool, typer.Option("--lowercase")],
@@ -154,6 +131,10 @@ def data_documents(
 
     \b
       normscope data documents corpora/books --train books.txt
+
+    train: File of text or of JSON lines, plain, .gz, .xz or .zst; Parquet file; or folder that Hugging Face datasets
+    saved. The option may be repeated. valid: Validation file; without one every 200th training document is held out.
+    test: Test file.
     """
     from ..data.documents.prepare import DocumentsConfig, prepare_documents
 

@@ -13,8 +13,8 @@ import typer
 
 from .. import __version__
 from ..errors import UserError, place_in_user_code
-from .annotations import FORMATS, annotations
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
+from .options import described_by
 from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
 if TYPE_CHECKING:
@@ -25,83 +25,30 @@ if TYPE_CHECKING:
     from ..targets import Target
 
 _STDOUT = "-"
+_FORMS = ("github", "gcc")
+"""Of annotations."""
 
 
+@described_by()
 def doctor(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="package.module:function or file.py:function that returns a model, (model, inputs), (model, inputs, "
-            "loss) or a dict of these and optimizer; a Hugging Face config.json, or a class such as GPT2Config; a "
-            "folder with a checkpoint or a run; a TOML configuration.",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration, or give the function an argument."),
-    ] = [],  # noqa: B006
-    optimizer: Annotated[
-        str | None, typer.Option(help="Optimiser, such as adam or sgd. Without it: the target's own one, or adam.")
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="The peak learning rate that you plan to use.")] = None,
-    tokens: Annotated[int, typer.Option(help="Tokens in each sequence, for targets without inputs.")] = 128,
-    sequences: Annotated[int, typer.Option(help="Sequences in the batch, for targets without inputs.")] = 4,
-    seed: Annotated[int, typer.Option(help="Seed of initial weights and inputs, for targets without one.")] = 0,
-    html: Annotated[Path | None, typer.Option(help="Write the report with its figures to this file.")] = None,
-    as_json: Annotated[
-        str | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="Write everything as JSON to this file; - prints it. `null` stands for what was not measured.",
-        ),
-    ] = None,
-    card: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.md", help="Write a card for the model's README, and beside it a badge, FILE.svg."),
-    ] = None,
-    fail_on: Annotated[
-        str, typer.Option(help="The least severity that makes the exit code 1: error, warning or info.")
-    ] = "warning",
-    no_advice: Annotated[bool, typer.Option("--no-advice", help="Leave out the advice on the learning rate.")] = False,
-    probe: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Read the advice from short trainings of N updates in all on the target's own batches; as many again "
-            "at most look for a warm-up where --rate needs one. Weights come back bit for bit.",
-        ),
-    ] = None,
-    structure_only: Annotated[
-        bool,
-        typer.Option(
-            "--structure-only",
-            help="Build the model without weights, and tell its streams, placements and formulas alone: a model of any "
-            "size in seconds.",
-        ),
-    ] = False,
-    silence: Annotated[
-        list[str],
-        typer.Option(metavar="ID", help="Leave out this rule, beside those silenced in pyproject.toml."),
-    ] = [],  # noqa: B006
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Explain the spikes and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's "
-            "trainer_state.json, TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed.",
-        ),
-    ] = None,
-    annotate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORM",
-            help="Print each finding as a line for other programs too: github (annotations of a workflow), or gcc "
-            "(file:line: severity: message, for editors).",
-        ),
-    ] = None,
-    rules: Annotated[bool, typer.Option("--rules", help="List all rules and exit.")] = False,
+    target: Annotated[str | None, typer.Argument(metavar="TARGET")] = None,
+    settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
+    optimizer: str | None = None,
+    rate: float | None = None,
+    tokens: int = 128,
+    sequences: int = 4,
+    seed: int = 0,
+    html: Path | None = None,
+    as_json: Annotated[str | None, typer.Option("--json", metavar="FILE")] = None,
+    card: Annotated[Path | None, typer.Option(metavar="FILE.md")] = None,
+    fail_on: str = "warning",
+    no_advice: bool = False,
+    probe: Annotated[int | None, typer.Option(metavar="N")] = None,
+    structure_only: bool = False,
+    silence: Annotated[list[str], typer.Option(metavar="ID")] = [],  # noqa: B006
+    log: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    annotate: Annotated[str | None, typer.Option(metavar="FORM")] = None,
+    rules: bool = False,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -114,14 +61,31 @@ def doctor(
 
     \b
       normscope doctor my_model.py:build --rate 3e-4 --html report.html
+
+    target: package.module:function or file.py:function that returns a model, (model, inputs), (model, inputs, loss) or
+    a dict of these and optimizer; a Hugging Face config.json, or a class such as GPT2Config; a folder with a checkpoint
+    or a run; a TOML configuration. settings: Change the configuration, or give the function an argument. optimizer:
+    Optimiser, such as adam or sgd. Without it: the target's own one, or adam. rate: The peak learning rate that you
+    plan to use. tokens: Tokens in each sequence, for targets without inputs. sequences: Sequences in the batch, for
+    targets without inputs. seed: Seed of initial weights and inputs, for targets without one. html: Write the report
+    with its figures to this file. as_json: Write everything as JSON to this file; - prints it. `null` stands for what
+    was not measured. card: Write a card for the model's README, and beside it a badge, FILE.svg. fail_on: The least
+    severity that makes the exit code 1: error, warning or info. no_advice: Leave out the advice on the learning rate.
+    probe: Read the advice from short trainings of N updates in all on the target's own batches; as many again at most
+    look for a warm-up where --rate needs one. Weights come back bit for bit. structure_only: Build the model without
+    weights, and tell its streams, placements and formulas alone: a model of any size in seconds. silence: Leave out
+    this rule, beside those silenced in pyproject.toml. log: Explain the spikes and plateaus of a training's log: a run
+    folder or metrics.jsonl, Trainer's trainer_state.json, TensorBoard's event files, W&B's wandb-history.jsonl. No
+    TARGET is needed. annotate: Print each finding as a line for other programs too: github (annotations of a workflow),
+    or gcc (file:line: severity: message, for editors). rules: List all rules and exit.
     """
     if rules:
         _list_rules()
         return
     _check(fail_on, rate)
-    if annotate is not None and (annotate not in FORMATS or target is None or as_json == _STDOUT):
+    if annotate is not None and (annotate not in _FORMS or target is None or as_json == _STDOUT):
         raise UserError(
-            f"--annotate {annotate}: choose one of {', '.join(FORMATS)}, for a TARGET, and without --json -, which has "
+            f"--annotate {annotate}: choose one of {', '.join(_FORMS)}, for a TARGET, and without --json -, which has "
             "the output to itself"
         )
     for option, given, least in (
@@ -192,15 +156,16 @@ def doctor(
     holder = f"{place} has" if place.endswith(".py") else "a Python file of yours builds the model and has"
     needs = f", once {holder} batches()" if found.batches is None else ""
     _write(replace(diagnosis, asked=shlex.join([target, *named]), probe_needs=needs), html, as_json, history)
-    if card is not None and drawn is not None:
-        from ..doctor.report import notebook
+    from ..doctor.report import card as model_card
 
-        write_text("--card", drawn, notebook.badge(diagnosis))
-        write_text("--card", card, notebook.card(diagnosis, drawn.name))
+    if card is not None and drawn is not None:
+        write_text("--card", drawn, model_card.badge(diagnosis))
+        write_text("--card", card, model_card.card(diagnosis, drawn.name))
         if as_json != _STDOUT:
             standard_output().print(f"written: {card} and {drawn}", soft_wrap=True)
-    for line in annotations(diagnosis.findings, target, annotate) if annotate is not None else ():
-        typer.echo(line)
+    if annotate is not None:
+        for line in model_card.annotations(diagnosis.findings, target, annotate):
+            typer.echo(line)
     if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (history and _as_bad_as(fail_on, history.severity)):
         raise typer.Exit(1)
 

@@ -14,66 +14,28 @@ if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
     from ..finetune.finetune import PairTask
 
-_PretrainedRun = Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")]
-_TaskOption = Annotated[
-    str,
-    typer.Option(metavar="mrpc|rte|FILE.tsv", help="Data set to learn; the first line of a file names its columns."),
-]
-_Data = Annotated[Path | None, typer.Option(help="Folder with train.tsv and dev.tsv, for mrpc and rte.")]
-_Dev = Annotated[
-    Path | None,
-    typer.Option(help="File of validation pairs, for a file of one's own; without it every tenth pair is held out."),
-]
-_LabelColumn = Annotated[str, typer.Option(help="Name of the column of labels.")]
-_FirstColumn = Annotated[str, typer.Option(help="Name of the column of first sentences.")]
-_SecondColumn = Annotated[str, typer.Option(help="Name of the column of second sentences.")]
-_Positive = Annotated[
-    str,
-    typer.Option(
-        help="Label whose F1 is measured.  [default: 1, entailment, or the last of two labels in sorting order]"
-    ),
-]
-_BatchSizes = Annotated[str, typer.Option(help="Numbers of pairs in a batch, separated by commas.")]
-_Rates = Annotated[str, typer.Option(help="Peak learning rates, separated by commas.")]
-_Epochs = Annotated[str, typer.Option(help="Numbers of epochs, separated by commas.")]
-_Seeds = Annotated[
-    int, typer.Option(help="Runs of the best setting, each with a seed of its own; the search uses the first seed.")
-]
-_WarmupShare = Annotated[float, typer.Option(help="Warm-up as a share of the updates of a run.")]
-_SequenceLength = Annotated[
-    int | None,
-    typer.Option(
-        help="Longest pair in tokens.  [default: 128, or the number of the model's positions where that is less]"
-    ),
-]
-_Out = Annotated[Path | None, typer.Option(help="Folder of the search.  [default: RUN-finetune-TASK]")]
-_RunSettings = Annotated[
-    list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting of every run, such as model.dropout=0.2."),
-]
-
 
 @described_by(COMPARE)
 @resumable()
 def finetune(
-    run: _PretrainedRun,
-    task: _TaskOption,
+    run: Annotated[Path, typer.Argument()],
+    task: Annotated[str, typer.Option(metavar="mrpc|rte|FILE.tsv")],
     *,
-    data: _Data = None,
-    dev: _Dev = None,
-    label_column: _LabelColumn = "label",
-    first_column: _FirstColumn = "sentence1",
-    second_column: _SecondColumn = "sentence2",
-    positive: _Positive = "",
-    batch_sizes: _BatchSizes = "16,32",
-    rates: _Rates = "1e-5,2e-5,3e-5,5e-5,1e-4",
-    epochs: _Epochs = "3,4,8",
-    seeds: _Seeds = 6,
-    warmup_share: _WarmupShare = 0.1,
-    sequence_length: _SequenceLength = None,
+    data: Path | None = None,
+    dev: Path | None = None,
+    label_column: str = "label",
+    first_column: str = "sentence1",
+    second_column: str = "sentence2",
+    positive: str = "",
+    batch_sizes: str = "16,32",
+    rates: str = "1e-5,2e-5,3e-5,5e-5,1e-4",
+    epochs: str = "3,4,8",
+    seeds: int = 6,
+    warmup_share: float = 0.1,
+    sequence_length: int | None = None,
     which: CheckpointOption = "best",
-    out: _Out = None,
-    settings: _RunSettings = [],  # noqa: B006
+    out: Path | None = None,
+    settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
     processes: int,
     engine: EngineName,
     imports: Imports = [],  # noqa: B006
@@ -88,6 +50,17 @@ def finetune(
 
     \b
       normscope finetune runs/bert --task mrpc --data corpora/mrpc
+
+    run: Run folder of a masked-lm run. task: Data set to learn; the first line of a file names its columns. data:
+    Folder with train.tsv and dev.tsv, for mrpc and rte. dev: File of validation pairs, for a file of one's own; without
+    it every tenth pair is held out. label_column: Name of the column of labels. first_column: Name of the column of
+    first sentences. second_column: Name of the column of second sentences. positive: Label whose F1 is measured. By
+    default 1, entailment, or the last of two labels in sorting order. batch_sizes: Numbers of pairs in a batch,
+    separated by commas. rates: Peak learning rates, separated by commas. epochs: Numbers of epochs, separated by
+    commas. seeds: Runs of the best setting, each with a seed of its own; the search uses the first seed. warmup_share:
+    Warm-up as a share of the updates of a run. sequence_length: Longest pair in tokens. By default 128, or the number
+    of the model's positions where that is less. out: Folder of the search. By default RUN-finetune-TASK. settings:
+    Change one setting of every run, such as model.dropout=0.2.
     """
     open_trained(run, imports, trust)
     from ..engines.choosing import chosen

@@ -1,11 +1,13 @@
-"""Options whose words and defaults stand where they are used: in the docstring of a function, or below a class' fields.
+"""Options whose words and defaults stand where they are used: in docstrings, or below a class' fields.
 
     @described_by("api/comparison.py:compare")
     def compare(*, seeds: int, peak_lr: Annotated[str | None, "Separated by commas."]) -> None: ...
 
 `--seeds` has the help and the default that `seeds` has there. A string in `Annotated` follows the help: how the command
 line writes what Python takes as a value. A sentence that begins with "By default" becomes what stands in brackets, and
-the name of a parameter in backticks that of its option. An option with a help of its own keeps it.
+the name of a parameter in backticks that of its option. What the verb's own docstring explains is the help as it
+stands, and no part of what `--help` says of the verb. An option with a help of its own keeps it; that of a bool is a
+flag.
 
 Sources are read and not imported: what they import takes torch's seconds, and `--help` answers at once.
 """
@@ -35,10 +37,14 @@ class _Parameter:
 
     words: str
     default: Any = inspect.Parameter.empty
+    as_typed: bool = False
+    """Whether the words begin with a letter that is not to be raised."""
 
 
 def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
-    """Complete the options of a verb by what `sources`, FILE:NAME below the package, say; of two, the first.
+    """Complete the options of a verb by its docstring, and by what `sources`, FILE:NAME below the package, say.
+
+    Of two sources the first counts.
 
     Raises LookupError for an option that has no help, there or of its own.
     """
@@ -49,6 +55,10 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
             file, _, name = source.partition(":")
             known |= parameters_of(_PACKAGE / file, name)
         signature = inspect.signature(verb)
+        own = explanations(verb.__doc__ or "", signature.parameters)
+        known |= {name: _Parameter(words, as_typed=True) for name, words in own.items()}
+        paragraphs = inspect.cleandoc(verb.__doc__ or "").split("\n\n")
+        verb.__doc__ = "\n\n".join(one for one in paragraphs if not explanations(one, signature.parameters))
         options = {name: f"--{name.replace('_', '-')}" for name in signature.parameters}
         completed = [_completed(one, known, options) for one in signature.parameters.values()]
         verb.__signature__ = signature.replace(parameters=completed)  # type: ignore[attr-defined]
@@ -121,20 +131,22 @@ def _completed(
         parameter.annotation,
     )  # fmt: skip
     own = next((note for note in notes if isinstance(note, OptionInfo | ArgumentInfo)), typer.Option())
-    if own.help is not None:
+    if own.help is not None or kind is typer.Context:
         return parameter
     if parameter.name not in known:
         raise LookupError(f"nothing says what {options[parameter.name]} is")
     source, info = known[parameter.name], copy(own)
-    info.help = help_of(source.words, [note for note in notes if isinstance(note, str)], options)
+    info.help = help_of(source, [note for note in notes if isinstance(note, str)], options)
+    if kind is bool and own.default is ...:  # there a typed name stands
+        info.param_decls = (options[parameter.name],)
     default = source.default if parameter.default is inspect.Parameter.empty else parameter.default
     return parameter.replace(annotation=Annotated[kind, info], default=default)
 
 
-def help_of(words: str, notations: Collection[str], options: Mapping[str, str]) -> str:
+def help_of(source: _Parameter, notations: Collection[str], options: Mapping[str, str]) -> str:
     """An explanation as the help of an option, with what the command line adds, and its default last."""
-    said, by_default, default = words.partition("By default ")
+    said, by_default, default = source.words.partition("By default ")
     named = re.sub(r"`(\w+)`", lambda name: options.get(name[1], name[0]), " ".join([said.strip(), *notations]))
-    if not re.match(r"\w+:", named):  # a value that is explained is written as it is typed
+    if not source.as_typed and not re.match(r"\w+:", named):  # a value that is explained is written as it is typed
         named = named[:1].upper() + named[1:]
     return f"{named}  [default: {default.removesuffix('.')}]" if by_default else named

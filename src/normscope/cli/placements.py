@@ -9,6 +9,7 @@ import typer
 
 from ..errors import UserError
 from .console import columns, standard_output
+from .options import described_by
 from .shared import (
     Imports,
     PlacementWords,
@@ -27,32 +28,18 @@ if TYPE_CHECKING:
     from ..catalogue.rows import Size, StackName
 
 
+@described_by()
 def choose(
     placements: PlacementWords = None,
-    model: Annotated[
-        str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")
-    ] = "decoder-only",
-    blocks: Annotated[int, typer.Option(help="Number of blocks of a stack.")] = 12,
-    width: Annotated[int, typer.Option(help="Width of the model.")] = 768,
-    optimizer: Annotated[str, typer.Option(help="Optimiser: adam, adamw, muon, lion, sgd or radam.")] = "adamw",
-    tokens: Annotated[
-        float | None,
-        typer.Option(
-            parser=amount,
-            metavar="NUMBER",
-            help="Tokens of the whole training, such as 5B or 5e9.  [default: not compared]",
-        ),
-    ] = None,
+    model: str = "decoder-only",
+    blocks: int = 12,
+    width: int = 768,
+    optimizer: str = "adamw",
+    tokens: Annotated[float | None, typer.Option(parser=amount, metavar="NUMBER")] = None,
     imports: Imports = [],  # noqa: B006
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    long: Annotated[bool, typer.Option("--long", help="Print the evidence too: tables, theory, publications.")] = False,
-    write_docs: Annotated[
-        Path | None,
-        typer.Option(
-            help="In a clone: read results/ beside this folder anew, and write the manual's page and the package's "
-            "evidence."
-        ),
-    ] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    long: bool = False,
+    write_docs: Path | None = None,
 ) -> None:
     """Say which placements, rates and warm-ups are supported by which evidence, and what is not known.
 
@@ -60,6 +47,12 @@ def choose(
 
     \b
       normscope choose --blocks 24 --width 1024 --optimizer muon --tokens 5e9
+
+    model: Kind of model: encoder-only, decoder-only or encoder-decoder. blocks: Number of blocks of a stack. width:
+    Width of the model. optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam. tokens: Tokens of the whole
+    training, such as 5B or 5e9. By default not compared. as_json: Print everything as JSON. long: Print the evidence
+    too: tables, theory, publications. write_docs: In a clone: read results/ beside this folder anew, and write the
+    manual's page and the package's evidence.
     """
     run_imports(imports)
     if write_docs is not None:
@@ -116,6 +109,7 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")
 
 
 @placements_app.callback(invoke_without_command=True)
+@described_by()
 def placements(
     context: typer.Context,
     model: _ModelOption = "encoder-decoder",
@@ -125,14 +119,14 @@ def placements(
     heads: _Heads = 8,
     imports: Imports = [],  # noqa: B006
     as_json: _AsJson = False,
-    long: Annotated[
-        bool, typer.Option("--long", help="Print the table: source, stacks, norms, parameters and cost of each too.")
-    ] = False,
-    write_docs: Annotated[
-        Path | None, typer.Option(help="Write the manual's pages of placements into this folder instead.")
-    ] = None,
+    long: bool = False,
+    write_docs: Path | None = None,
 ) -> None:
-    """List all placements, a line each: name, year and formula."""
+    """List all placements, a line each: name, year and formula.
+
+    long: Print the table: source, stacks, norms, parameters and cost of each too. write_docs: Write the manual's pages
+    of placements into this folder instead.
+    """
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if _typed(context, name)]
         if given:
@@ -160,17 +154,11 @@ def placements(
 
 
 @placements_app.command()
+@described_by()
 def show(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PLACEMENT...", help="Names of placements, such as pre-ln.", autocompletion=complete_placements
-        ),
-    ],
-    stack: Annotated[
-        str, typer.Option(help="Stack whose wiring is drawn: encoder or decoder.  [default: the first]")
-    ] = "",
-    svg: Annotated[Path | None, typer.Option(help="Write the wiring diagram into this file too.")] = None,
+    names: Annotated[list[str], typer.Argument(metavar="PLACEMENT...", autocompletion=complete_placements)],
+    stack: str = "",
+    svg: Path | None = None,
     model: _ModelOption = "encoder-decoder",
     blocks: _BlocksOption = "6",
     width: _Width = 512,
@@ -185,6 +173,9 @@ def show(
 
     \b
       normscope placements show deepnorm
+
+    names: Names of placements, such as pre-ln. stack: Stack whose wiring is drawn: encoder or decoder. By default the
+    first. svg: Write the wiring diagram into this file too.
     """
     from ..catalogue.details import details
     from ..placement import named, registered

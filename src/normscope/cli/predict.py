@@ -25,36 +25,18 @@ def predict(
     stack: str,
     blocks: int,
     width: int,
-    ffn_width: Annotated[int | None, typer.Option(help="Inner width of the feed-forward.  [default: --width]")] = None,
+    ffn_width: int | None = None,
     heads: int,
     tokens: int,
     vocabulary: int,
     setting: str,
     activation: str,
     norm: str,
-    with_exponents: Annotated[
-        bool,
-        typer.Option("--exponents", help="Also predict how these grow with depth, fitted over 64 to 1,024 blocks."),
-    ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print JSON: for each placement q, p, streams (the same by stream) over completed blocks, and "
-            "gradient_norm (by matrix), shares and attention (by kind of sub-layer) over blocks, and doubts; two "
-            "stacks by their names. With --update also change.",
-        ),
-    ] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG into this file.")] = None,
-    update: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPTIMIZER",
-            help="Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion, muon, or "
-            "random, which follows no gradient.",
-        ),
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="The rate of that update.  [default: 0.001]")] = None,
+    with_exponents: Annotated[bool, typer.Option("--exponents")] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    plot: Path | None = None,
+    update: Annotated[str | None, typer.Option(metavar="OPTIMIZER")] = None,
+    rate: float | None = None,
     imports: Imports = [],  # noqa: B006
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, without a model.
@@ -63,6 +45,13 @@ def predict(
 
     \b
       normscope predict pre-ln post-ln --blocks 48
+
+    ffn_width: Inner width of the feed-forward. By default --width. with_exponents: Also predict how these grow with
+    depth, fitted over 64 to 1,024 blocks. as_json: Print JSON: for each placement q, p, streams (the same by stream)
+    over completed blocks, and gradient_norm (by matrix), shares and attention (by kind of sub-layer) over blocks, and
+    doubts; two stacks by their names. With --update also change. plot: Write the curves as SVG into this file. update:
+    Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion, muon, or random, which
+    follows no gradient. rate: The rate of that update. By default 0.001.
     """
     from ..api.prediction import update_of
     from ..theory.predict import ModelSetting, exponents

@@ -13,12 +13,6 @@ from .console import StageDisplay, note, stderr, tell
 from .options import described_by
 from .shared import COMPARE, EngineName, Imports, WholeLines, resumable, run_imports
 
-_Scale = Annotated[str, typer.Option(help="How large: smoke, cpu or paper.")]
-_Settings = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting of the scale, such as seeds=3.")
-]
-_Out = Annotated[Path | None, typer.Option(help="Folder of the study.  [default: runs/NAME]")]
-
 study_app = typer.Typer(
     cls=WholeLines,
     help="Studies: a question each, answered by a measurement with a page and its data.\n\n"
@@ -40,13 +34,16 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
     @resumable()
     def verb(
         *,
-        scale: _Scale = "cpu",
-        settings: _Settings = [],  # noqa: B006
-        out: _Out = None,
-        processes: Annotated[int, typer.Option(help="Runs at a time; 0 for one a core, or one on a device.")] = 0,
+        scale: str = "cpu",
+        settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
+        out: Path | None = None,
+        processes: int = 0,
         engine: EngineName = None,
         imports: Imports = [],  # noqa: B006
     ) -> None:
+        """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper. settings: Change one
+        setting of the scale, such as seeds=3. processes: Runs at a time; 0 for one a core, or one on a device.
+        """
         import torch
 
         from ..engines.choosing import chosen

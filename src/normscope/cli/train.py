@@ -109,23 +109,15 @@ def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
 def train(
     config: ConfigFile = None,
     *,
-    run: Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/NAME-OF-CONFIG]")] = None,
+    run: Path | None = None,
     settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
-    on_nonfinite: Annotated[
-        str | None, typer.Option(help="What to do when a loss or gradient is not finite: stop or skip.")
-    ] = None,
+    on_nonfinite: str | None = None,
     from_step: int | None,
-    devices: Annotated[
-        int, typer.Option(help="Processes that train together on this machine, each on a device of its own.", min=1)
-    ] = 1,
-    restarts: Annotated[
-        int, typer.Option(help="How often they are started again after one of them has failed.", min=0)
-    ] = 0,
+    devices: Annotated[int, typer.Option(min=1)] = 1,
+    restarts: Annotated[int, typer.Option(min=0)] = 0,
     stop_when: StopWhen,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would take in memory and arithmetic, and train nothing.")
-    ] = False,
+    dry_run: bool = False,
     trust: Trust = False,
 ) -> None:
     """Train one model, or resume a run that was stopped.
@@ -137,6 +129,11 @@ def train(
 
     With --devices 4 four processes share out the batches of every update; torchrun -m normscope train does the same on
     any number of machines.
+
+    run: Run folder. By default runs/NAME-OF-CONFIG. on_nonfinite: What to do when a loss or gradient is not finite:
+    stop or skip. devices: Processes that train together on this machine, each on a device of its own. restarts: How
+    often they are started again after one of them has failed. dry_run: Say what it would take in memory and arithmetic,
+    and train nothing.
     """
     if dry_run:
         _say_plan(config, settings, imports, devices, trust)

@@ -8,6 +8,7 @@ import typer
 
 from ..errors import UserError
 from .console import note, tell
+from .options import described_by
 from .shared import (
     Average,
     Beam,
@@ -25,40 +26,21 @@ from .shared import (
 )
 
 
+@described_by()
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    split: Annotated[str, typer.Option(help="Split of the run's corpus, such as valid or test.")] = "valid",
-    text: Annotated[
-        Path | None,
-        typer.Option(help="Score a language model on this file of text instead; plain, .gz or .xz."),
-    ] = None,
-    layout: Annotated[
-        str, typer.Option(help="Of --text: paragraphs (a blank line between documents) or wikitext.")
-    ] = "paragraphs",
-    language: Annotated[str, typer.Option(help="Of --text: whose sentences are told apart in a paragraph.")] = "en",
-    beam: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of hypotheses that the search keeps; 1 is greedy search; 5 where it is not given.",
-            show_default=False,
-        ),
-    ] = None,
-    length_penalty: Annotated[
-        float | None,
-        typer.Option(
-            help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted; "
-            "1 where it is not given.",
-            show_default=False,
-        ),
-    ] = None,
+    run: Annotated[Path, typer.Argument()],
+    split: str = "valid",
+    text: Path | None = None,
+    layout: str = "paragraphs",
+    language: str = "en",
+    beam: Annotated[int | None, typer.Option(show_default=False)] = None,
+    length_penalty: Annotated[float | None, typer.Option(show_default=False)] = None,
     which: CheckpointOption = "best",
     average: Average = None,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
-    save: Annotated[Path | None, typer.Option(help="Write the scores as JSON into this file.")] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write the translations into this file, one on each line.")
-    ] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    save: Path | None = None,
+    output: Path | None = None,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -71,6 +53,13 @@ def evaluate(
 
     \b
       normscope evaluate runs/first --split test --save scores.json
+
+    run: Run folder. split: Split of the run's corpus, such as valid or test. text: Score a language model on this file
+    of text instead; plain, .gz or .xz. layout: Of --text: paragraphs (a blank line between documents) or wikitext.
+    language: Of --text: whose sentences are told apart in a paragraph. beam: Number of hypotheses that the search
+    keeps; 1 is greedy search; 5 where it is not given. length_penalty: Exponent in score = sum of log-probabilities /
+    length ** length_penalty, the end token counted; 1 where it is not given. as_json: Print the scores as JSON. save:
+    Write the scores as JSON into this file. output: Write the translations into this file, one on each line.
     """
     import dataclasses
     import json
@@ -110,24 +99,16 @@ def evaluate(
         tell(*done.lines())
 
 
+@described_by()
 def generate(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    prompt: Annotated[str, typer.Option(help="The text to go on with; without it a new document begins.")] = "",
-    tokens: Annotated[int, typer.Option(help="Number of new tokens, at most.")] = 200,
-    samples: Annotated[int, typer.Option(help="Number of texts.")] = 1,
-    temperature: Annotated[
-        float, typer.Option(help="Logits are divided by it; 0 takes the likeliest token every time.")
-    ] = 1.0,
-    top_k: Annotated[
-        int | None,
-        typer.Option(
-            help="Draw from so many of the likeliest tokens; from all where it is not given.", show_default=False
-        ),
-    ] = None,
-    top_p: Annotated[
-        float, typer.Option(help="Draw from the likeliest tokens that together have this probability.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of what is drawn: equal seeds give equal texts.")] = 1,
+    run: Annotated[Path, typer.Argument()],
+    prompt: str = "",
+    tokens: int = 200,
+    samples: int = 1,
+    temperature: float = 1.0,
+    top_k: Annotated[int | None, typer.Option(show_default=False)] = None,
+    top_p: float = 1.0,
+    seed: int = 1,
     which: CheckpointOption = "best",
     average: Average = None,
     device: Device = "auto",
@@ -140,6 +121,11 @@ def generate(
 
     \b
       normscope generate runs/first --prompt "The history of" --tokens 50
+
+    run: Run folder. prompt: The text to go on with; without it a new document begins. tokens: Number of new tokens, at
+    most. samples: Number of texts. temperature: Logits are divided by it; 0 takes the likeliest token every time.
+    top_k: Draw from so many of the likeliest tokens; from all where it is not given. top_p: Draw from the likeliest
+    tokens that together have this probability. seed: Of what is drawn: equal seeds give equal texts.
     """
     # What the shell gave as bytes that are no UTF-8 stands in the word as halves of characters.
     prompt = _text("--prompt", prompt.encode("utf-8", "surrogateescape"))
@@ -173,8 +159,9 @@ def generate(
         note(f"note: ended after {counted(room, 'new token')}, as the model has no more positions (--tokens {tokens})")
 
 
+@described_by()
 def translate(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[Path, typer.Argument()],
     beam: Beam = 5,
     length_penalty: LengthPenalty = 1.0,
     which: CheckpointOption = "best",
@@ -189,6 +176,8 @@ def translate(
 
     \b
       echo "ein hund läuft ." | normscope translate runs/first
+
+    run: Run folder.
     """
     open_trained(run, imports, trust)
     from ..decode.search import BeamConfig
@@ -226,17 +215,11 @@ _Set = Annotated[
 ]
 
 
+@described_by()
 def export(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    out: Annotated[Path, typer.Argument(help="Folder to make.")],
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2, marian, m2m100 or ctranslate2; "
-            "without it, the first that fits.",
-        ),
-    ] = None,
+    run: Annotated[Path, typer.Argument()],
+    out: Annotated[Path, typer.Argument()],
+    form: Annotated[str | None, typer.Option("--format")] = None,
     which: CheckpointOption = "best",
     average: Average = None,
     imports: Imports = [],  # noqa: B006
@@ -248,6 +231,9 @@ def export(
 
     \b
       normscope export runs/first exported --format marian
+
+    run: Run folder. out: Folder to make. form: bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2, marian,
+    m2m100 or ctranslate2; without it, the first that fits.
     """
     open_trained(run, imports, trust)
     from ..exchange.verbs import export_run
@@ -261,9 +247,10 @@ def export(
     )
 
 
+@described_by()
 def import_(
-    folder: Annotated[Path, typer.Argument(help="Folder with config.json, model.safetensors and tokenizer.json.")],
-    run: Annotated[Path, typer.Argument(help="Run folder to make.")],
+    folder: Annotated[Path, typer.Argument()],
+    run: Annotated[Path, typer.Argument()],
     settings: _Set = [],  # noqa: B006
 ) -> None:
     """Make a run of a BERT, Llama, OLMo 2, Qwen 3 or Gemma 2 checkpoint of Hugging Face transformers.
@@ -272,6 +259,8 @@ def import_(
 
     \b
       normscope import bert-base-uncased runs/bert
+
+    folder: Folder with config.json, model.safetensors and tokenizer.json. run: Run folder to make.
     """
     from ..exchange.verbs import import_run
 
@@ -283,10 +272,11 @@ def import_(
         tell(f"note: weights of the checkpoint that this model has no place for: {', '.join(imported.unused)}")
 
 
+@described_by()
 def convert_placement(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    out: Annotated[Path, typer.Argument(help="Run folder to make.")],
-    placement: Annotated[str, typer.Option(help="A registered name, such as pre-ln; `placements` lists them.")],
+    run: Annotated[Path, typer.Argument()],
+    out: Annotated[Path, typer.Argument()],
+    placement: str,
     which: CheckpointOption = "best",
     settings: _Set = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
@@ -298,6 +288,8 @@ def convert_placement(
 
     \b
       normscope convert-placement runs/first runs/peri --placement peri-ln
+
+    run: Run folder. out: Run folder to make. placement: A registered name, such as pre-ln; `placements` lists them.
     """
     open_trained(run, imports, trust)
     placement_names([placement])

@@ -6,31 +6,19 @@ from typing import Annotated
 import typer
 
 from ..errors import UserError
+from .options import described_by
 from .shared import Imports, Trust, placement_names, refuse_missing_target, run_imports
 
 
+@described_by()
 def transplant(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="package.module:function or file.py:function that returns a model or (model, inputs); a Hugging Face "
-            "config.json, or a class such as GPT2Config; a folder with a checkpoint.",
-        ),
-    ],
-    to: Annotated[str, typer.Option(help="A placement, such as peri-ln; `normscope placements` lists them.")],
-    out: Annotated[Path, typer.Option(help="Folder to make, with the weights and the recipe.")],
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the weights, which are drawn as the placement wants them without it.")
-    ] = False,
-    stack: Annotated[
-        str | None, typer.Option(help="The residual stream that is meant, where the model has several.")
-    ] = None,
-    settings: Annotated[
-        list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration, or give the function an argument."),
-    ] = [],  # noqa: B006
-    seed: Annotated[int, typer.Option(help="Seed of the weights, and of inputs for targets without any.")] = 0,
+    target: Annotated[str, typer.Argument(metavar="TARGET")],
+    to: str,
+    out: Path,
+    keep: bool = False,
+    stack: str | None = None,
+    settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
+    seed: int = 0,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -42,6 +30,13 @@ def transplant(
 
     \b
       normscope transplant my_model.py:build --to peri-ln --out my_model_peri
+
+    target: package.module:function or file.py:function that returns a model or (model, inputs); a Hugging Face
+    config.json, or a class such as GPT2Config; a folder with a checkpoint. to: A placement, such as peri-ln; `normscope
+    placements` lists them. out: Folder to make, with the weights and the recipe. keep: Keep the weights, which are
+    drawn as the placement wants them without it. stack: The residual stream that is meant, where the model has several.
+    settings: Change the configuration, or give the function an argument. seed: Seed of the weights, and of inputs for
+    targets without any.
     """
     refuse_missing_target(target)
     if out.exists():

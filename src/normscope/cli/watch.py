@@ -13,6 +13,7 @@ from ..settings.files import is_run
 from ..signals import StopRequest
 from .console import note
 from .display import in_words, print_summary, screen, table, tally, whole
+from .options import described_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
     from ..compare.state import CellState
 
 
+@described_by()
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of comparisons, or of runs.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the report.  [default: the comparison's own; report/ in a run's]")
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the report.  [default: the comparison's]")] = None,
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...")],
+    out: Path | None = None,
+    title: str | None = None,
 ) -> None:
     """Write the report of a comparison, a demo or a run at any time, also while it is running.
 
@@ -38,6 +38,9 @@ def report(
 
     \b
       normscope report runs/compare-my
+
+    folders: Folders of comparisons, or of runs. out: Folder for the report. By default the comparison's own; report/ in
+    a run's. title: Title of the report. By default the comparison's.
     """
     from ..compare.reports import report as write_report
 
@@ -57,22 +60,12 @@ _WIDE = 200
 _MOST_TROUBLES = 5
 
 
+@described_by()
 def watch(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="Folder of a comparison, a fine-tuning, a study or a run."),
-    ],
-    once: Annotated[bool, typer.Option("--once", help="Print the table of all runs once, and end.")] = False,
-    html: Annotated[
-        bool,
-        typer.Option(
-            "--html", help="Keep the report of a comparison or a run current as well: its report.html, written anew."
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for that report.  [default: the comparison's own; report/ in a run's]"),
-    ] = None,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    once: bool = False,
+    html: bool = False,
+    out: Path | None = None,
 ) -> None:
     """Follow the runs below a folder, from any machine that sees it.
 
@@ -84,6 +77,10 @@ def watch(
 
     \b
       normscope watch runs/compare-my
+
+    folder: Folder of a comparison, a fine-tuning, a study or a run. once: Print the table of all runs once, and end.
+    html: Keep the report of a comparison or a run current as well: its report.html, written anew. out: Folder for that
+    report. By default the comparison's own; report/ in a run's.
     """
     if out is not None and not html:
         raise UserError(f"--out {out} is where --html writes the report; give --html too, or leave it out")
