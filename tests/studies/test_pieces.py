@@ -85,7 +85,6 @@ OTHERWISE = (
     "families",
     "optimizers",
     "paper",
-    "real-text",
     "spikes",
 )
 
@@ -96,8 +95,7 @@ def test_what_measures_does_not_depend_on_pages(name: str):
     """Else an edited caption would throw hours of measurements away.
 
     Figures 2, 4 and 6, and the cross of optimisers measure by runs alone, the studies of families
-    and spikes by the doctor, whose room makes findings; that of the paper reads the others, and real text is
-    measured as figure 3 is.
+    and spikes by the doctor, whose room makes findings; that of the paper reads the others.
     """
     folder = f"normscope_studies/{name.replace('-', '_')}"
     module = "training" if name == "advice" else "measure"

@@ -40,7 +40,7 @@ class TestMeasurement:
         initialise(stack, "theory", named(placement))
         rows = torch.randn(vocabulary, width)
         x, targets = torch.randn(sequences, tokens, width), torch.randint(vocabulary, (sequences, tokens))
-        for one, scale in zip(found, (width**-0.5, 1.0), strict=True):
+        for one, scale in zip(found.values(), (width**-0.5, 1.0), strict=True):
             for i in range(sequences):
                 stack.zero_grad()
                 output = stack(x[i], Context(layout=Layout(torch.tensor([tokens]))))
@@ -56,19 +56,20 @@ class TestMeasurement:
         """√(d/2) / √q at three blocks; a token's ‖h‖² spreads by √(5/d) = 14 % of itself, 96 of them agree better."""
         found = [
             last_layer_gradients(placement, blocks=3, width=256, tokens=[1], sequences=48, vocabulary=1000, seed=seed)[
-                0
+                f"1, {SHORT}"
             ]
             for seed in (1, 2)
         ]
         size = math.sqrt(np.mean([float(one["gradient_norms"].square().mean()) for one in found]))
         assert size == pytest.approx(math.sqrt(128 / power), rel=0.06)
-        assert SIDES[placement].one_token(3, 256) == pytest.approx(math.sqrt(128 / power), rel=0.01)
+        assert SIDES[placement].predicted(3, 256, tokens=1, rows=SHORT, vocabulary=0) == pytest.approx(
+            math.sqrt(128 / power), rel=0.01
+        )
 
     def test_long_rows_make_the_softmax_pick_one(self):
-        short, long_ = last_layer_gradients(
-            "post-ln", blocks=1, width=256, tokens=[1], sequences=32, vocabulary=500, seed=1
-        )
-        assert [one["rows"] for one in (short, long_)] == list(ROWS)
+        found = last_layer_gradients("post-ln", blocks=1, width=256, tokens=[1], sequences=32, vocabulary=500, seed=1)
+        assert list(found) == [f"1, {rows}" for rows in ROWS]
+        short, long_ = found.values()
         assert float(short["loss_gradient_norms"].mean()) == pytest.approx(1, rel=0.1)
         assert float(long_["loss_gradient_norms"].mean()) == pytest.approx(saturated_loss_gradient(256), rel=0.1)
 
@@ -78,7 +79,7 @@ def made_up(placement="post-ln", *, over, tokens, rows, depth_power, width_power
     side = SIDES[placement]
     shapes = [(blocks, 128) for blocks in DEPTHS] if over == "blocks" else [(8, width) for width in WIDTHS]
     value = np.array([(blocks / 8) ** depth_power * (width / 128) ** width_power for blocks, width in shapes])
-    value *= factor * side.one_token(8, 128)
+    value *= factor * side.predicted(8, 128, tokens=1, rows=SHORT, vocabulary=0)
     noise = 1 + scatter * np.random.default_rng(0).standard_normal((SEEDS, len(shapes), SEQUENCES))
     return Sweep(
         side=side,
@@ -199,7 +200,8 @@ class TestStudy:
         }  # fmt: skip
         assert all(claim["name"] in said for claim in results["claims"])
         assert {path.name for path in out.glob("*.svg")} == {"depth.svg", "width.svg"}
-        assert results["probability"]["paper"] == pytest.approx(0.99 - 0.125 - 0.1 / 1.0)
+        stated = next(one["statement"] for one in results["claims"] if one["name"].endswith("Post-LN: the bound"))
+        assert f"probability {0.99 - 0.125 - 0.1 / 1.0:.3f} at least" in stated
 
     @pytest.mark.parametrize(
         ("changes", "match"),

@@ -93,8 +93,7 @@ def profile(placement: str, case: StackCase, model: ModelSetting, norms_SL: Mapp
 
 def pre_profile(one: Profile) -> Floats:
     """√(q_L / q_l) of an encoder, (L,)."""
-    stream = corrected.pre_ln_stream(one.blocks, tokens=one.model.tokens)
-    return np.array(corrected.pre_ln_gradient_profile(stream))
+    return np.array(corrected.pre_ln_gradient_profile(corrected.pre_ln_stream(one.blocks, tokens=one.model.tokens)))
 
 
 def by_case(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:

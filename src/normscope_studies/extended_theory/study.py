@@ -2,10 +2,8 @@
 
 # S = seeds, L = blocks
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from normscope.report.chart import Panel, Series
 
 from ..engine.claims import by_names
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure, StudyTable, table
+from ..engine.page import StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from ..theory import paper
@@ -38,13 +36,10 @@ def run(config: ExtendedTheoryConfig, pieces: Pieces) -> Findings:
         conditions=_conditions(config),
         claims=claims(post, pre),
         figures=figures(post, pre),
-        tables=tables(post, pre),
+        tables=[],
         data={
             "profiles": [_data(one) for one in (*post, *pre)],
-            "over_depth": [
-                {"placement": name, "case": case, "block": end, "exponents": _plain(exponents)}
-                for (name, case, end), exponents in _exponents({POST: post, PRE: pre}).items()
-            ],
+            "over_depth": [*_exponents(post), *_exponents(pre)],
             "expected": _expected(post, pre),
         },
     )
@@ -157,34 +152,14 @@ def _cut(label: str, x: Sequence[int], claimed_X: Floats, least: float) -> Serie
     return Series(label=label, kind="claimed", hue=-1, x=list(x), y=y)
 
 
-def tables(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyTable]:
-    """A row a stack with the slopes of all matrices; then how the ends go with depth."""
-    slopes: list[tuple[str, Callable[[Profile], Any]]] = [
-        ("stack", lambda p: p.case.title),
-        ("blocks", lambda p: p.blocks),
-        *((letter, partial(Profile.slope, name=name)) for name, letter in LETTERS.items()),
+def _exponents(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
+    """Of the ends' gradients over the number of blocks, as `over_depth` has them."""
+    ends = {"first": over_depth(profiles, 0), "last": over_depth(profiles, -1)}
+    return [
+        {"placement": profiles[0].placement, "case": case, "block": end, "exponents": _plain(exponents[case])}
+        for case in by_case(profiles)
+        for end, exponents in ends.items()
     ]
-    made = [
-        table(f"{_title(side[0])}: slope of ln ‖∂L/∂W‖ per block ({claimed} is claimed)", side, slopes)
-        for side, claimed in ((post, f"{DECAY:.3f}"), (pre, "0"))
-    ]
-    exponents = table(
-        "Exponents of ‖∂L/∂W‖ over L: −½ is 1/√L (encoders without their shallowest depth)",
-        [
-            (*key, *by_names(found, LETTERS).values())
-            for key, found in _exponents({_title(side[0]): side for side in (post, pre)}).items()
-        ],
-        [(head, itemgetter(i)) for i, head in enumerate(("placement", "stack", "block", *LETTERS.values()))],
-    )
-    return [*made, exponents]
-
-
-def _exponents(sides: Mapping[str, Sequence[Profile]]) -> dict[tuple[str, str, str], Estimate]:
-    """Of the ends' gradients over the number of blocks: by placement, case and end, as `over_depth` has them."""
-    ends = {"first": 0, "last": -1}
-    found = {(side, end): over_depth(own, at) for side, own in sides.items() for end, at in ends.items()}
-    cases = {side: by_case(own) for side, own in sides.items()}
-    return {(side, case, end): found[side, end][case] for side in sides for case in cases[side] for end in ends}
 
 
 def _plain(exponents: Estimate) -> dict[str, Any]:

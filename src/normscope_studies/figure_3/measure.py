@@ -11,7 +11,7 @@ from torch import nn
 
 from normscope.data.parallel.batches import TranslationBatch
 from normscope.data.parallel.corpus import Corpus
-from normscope.measure import depth_points, expected_gradient_norms, gradient_norms, recording
+from normscope.measure import expected_gradient_norms
 from normscope.model import EncoderDecoder, ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.runs.trained import load_run_of
@@ -134,31 +134,3 @@ def mean_target_tokens(pieces: Sequence[Mapping[str, Any]]) -> float:
     """Of a batch, over all batches of some models."""
     tokens = [count for piece in pieces for count in piece["target_tokens"]]
     return math.fsum(tokens) / len(tokens)
-
-
-def measured_norms(
-    config: ModelConfig, seed: int, task: TranslationObjective, batch: TranslationBatch
-) -> dict[str, Any]:
-    """On one batch, by stack: q after every block from the embedding on, and the norm of every W2's gradient."""
-    model: EncoderDecoder = TRANSLATION.build(TranslationRunConfig(seed=seed, model=config), task.corpus.codec)
-    seed_micro_batch(seed, 0)
-    stacks = {kind: getattr(model, kind) for kind in STACKS}
-    weights = {kind: matrices(model)["W2", kind] for kind in STACKS}
-    points = {
-        f"{kind} {name}": point
-        for kind, stack in stacks.items()
-        for name, point in depth_points(stack.blocks, pick=stack.placement.hidden).items()
-    }
-    model.train()
-    names = only_trainable(model, [weight for several in weights.values() for weight in several])
-    with recording(points, lambda x_ND: float(x_ND.double().square().mean())) as stream:
-        loss = task.loss_sums(model, batch)[0] / batch.target_tokens
-    loss.backward()  # type: ignore[no-untyped-call]
-    norms = gradient_norms(model)
-    return {
-        kind: {
-            "q": [stream[f"{kind} x_{depth}"][0] for depth in range(len(stack.blocks) + 1)],
-            "ffn_out": [norms[names[weight]] for weight in weights[kind]],
-        }
-        for kind, stack in stacks.items()
-    }

@@ -1,23 +1,218 @@
 """Lemmas 1 to 3 of Xiong et al. 2020 by simulation, each as it is stated and as it holds."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from normscope.evidence.estimates import estimate, plain_estimate
+from normscope.evidence.estimates import Floats, estimate, part, plain_estimate, with_interval
+from normscope.evidence.judging import Answer, all_hold, by_place, each_between
 from normscope.measure import Estimate
 from normscope.report.chart import Panel
+from normscope.report.words import number, percentage, span
 
+from ..engine.claims import around, by_names, claim, judged, shown_span
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure
+from ..engine.page import Claim, StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from ..theory import corrected, paper
-from . import ABOUT
-from .claims import Estimates, claims, completed_bounds, counted_bounds
-from .measure import STEPS, LemmasConfig, jacobians, post_ln, pre_ln, relu
+from . import ABOUT, measure
+from .measure import STEPS, LemmasConfig
+
+_Estimates = Mapping[str, Estimate]
+"""Means over seeds with 95 % intervals, by what was measured: see `study.estimated`."""
+EQUAL_WITHIN = 0.02
+"""A share of the value: its whole interval must be nearer than this."""
+PREDICTED_WITHIN = 0.03
+"""The same, for values that are predicted."""
+BOUND_WITHIN = 0.05
+"""By how much ‖J‖ may exceed √d / ‖x‖ and still be called that."""
+NEAR = 2.0
+"""A factor within which a size is called that."""
+_ROUNDING = 1e-3
+"""Autograd and formula differ by less where they agree; both are in float64 and have no spread."""
+
+
+def claims(
+    config: LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]], hidden_off: float
+) -> list[Claim]:
+    """jacobian: by seed; hidden_off: how far ‖x‖² / d of a state is from 1."""
+    return [
+        _lemma_1(config, of),
+        *_post_ln(config, of, hidden_off),
+        *pre_ln(config, of["pre-ln"]),
+        *_lemma_3(config, of, jacobian),
+    ]
+
+
+def _lemma_1(config: LemmasConfig, of: _Estimates) -> Claim:
+    spread, expected = float(of["relu deviation"].mean.mean()), math.sqrt(5 / config.width)
+    share = paper.relu_squared_norm(width=1)
+    return claim(
+        "Lemma 1",
+        f"E‖ReLU(X)‖² = σ² d / 2 for X ~ N(0, σ² I_d), within {percentage(EQUAL_WITHIN, 0)}.",
+        source="Xiong et al. 2020, lemma 1",
+        value="E‖ReLU(X)‖² / (σ² d)",
+        holds=by_names(of["relu"], [f"σ = {sigma:g}" for sigma in config.sigmas]),
+        **around(share, share * EQUAL_WITHIN),
+        shown=partial(with_interval, decimals=5),
+        beside=f"The standard deviation of a single vector's is {percentage(spread, 2)} of the mean, √(5/d) = "
+        f"{percentage(expected, 2)}.",
+    )
+
+
+def _post_ln(config: LemmasConfig, of: _Estimates, hidden_off: float) -> list[Claim]:
+    """What the last norm of a block reads; all steps, each of which holds where it does in all blocks; the state."""
+    bounds = {step: np.array(paper.post_ln_squared_norm(step, width=1)) for step in range(1, STEPS)}
+    steps = [all_hold(_within(of[f"step {step}"], *ends)) for step, ends in bounds.items()]
+    ranges = (f"x{sup} {shown_span(of[f'step {step}'])}" for step, sup in zip(bounds, "¹²³⁴⁵", strict=True))
+    last, hidden = of["step 5"], of["step 0"]
+    return [
+        judged(
+            name="Lemma 2, Post-LN, before the last norm",
+            statement=f"E‖x^{{post,5}}‖² = 3d/2 in every layer, within {percentage(EQUAL_WITHIN, 0)}.",
+            source="Xiong et al. 2020, lemma 2, eq. (13)",
+            found=f"{number(last.mean.mean(), 4)} d on average over blocks, from {span(last.mean.tolist(), 4)} d, each "
+            f"± {number(last.half_width.max(), 4)} d at most.",
+            holds=by_place(_within(last, *2 * [corrected.post_ln_squared_norm(width=1)]), "layer"),
+        ),
+        judged(
+            name="Lemma 2, Post-LN, the steps of Table 1",
+            statement="E‖x^{post,1}‖² ≤ d ≤ E‖x^{post,2}‖² ≤ 2d, E‖x^{post,3}‖² = d, E‖x^{post,4}‖² = d/2, "
+            f"E‖x^{{post,5}}‖² = 3d/2, each equality within {percentage(EQUAL_WITHIN, 0)}.",
+            source="Xiong et al. 2020, proof of lemma 2, eq. (2) to (13)",
+            found=f"Over blocks, in units of d: {'; '.join(ranges)}.",
+            holds=by_place(steps, "step"),
+        ),
+        judged(
+            name="Lemma 2, Post-LN, as digests have it",
+            statement="The hidden state itself has E‖x‖² = 3d/2.",
+            source="digests of the paper; the paper says it of x^{post,5}",
+            found=f"{number(hidden.mean.mean(), 4)} d: a norm's output has squared norm d up to its ε, at most "
+            f"{number(hidden_off, 6)} d off in any token.",
+            holds=by_place(_within(hidden, 1.5, 1.5), "layer"),
+        ),
+    ]
+
+
+def _within(found: Estimate, least: float, greatest: float) -> list[Answer]:
+    """Place by place; what is claimed to be equal may be `EQUAL_WITHIN` off."""
+    off = EQUAL_WITHIN if least == greatest else 0.0
+    return each_between(found, (1 - off) * least, (1 + off) * greatest)
+
+
+def pre_ln(config: LemmasConfig, q: Estimate) -> list[Claim]:
+    """The paper's bounds in both ways to count, the digests' and the value between them; q: by completed blocks."""
+    blocks, after, most = config.blocks, part(q, slice(1, None)), PREDICTED_WITHIN
+    bounds_X2, stated_X2 = completed_bounds(blocks), counted_bounds(blocks)
+    outside = [answer is False for answer in each_between(part(q, slice(blocks)), *stated_X2.T)]
+    firsts = zip(q.mean[:4], stated_X2[:4, 0], strict=False)
+    predicted = np.array([one for one, _ in corrected.pre_ln_stream(blocks, tokens=config.tokens)])
+    off = 100 * np.abs(q.mean / predicted - 1)
+    at = int(off.argmax())
+    bounds = "(1 + l/2) d ≤ E‖x_l‖² ≤ (1 + 3l/2) d for l > 0, x_l the"
+    end = f"{with_interval(part(q, -1), 2)} after {blocks} blocks"
+    return [
+        judged(
+            name="Lemma 2, Pre-LN, l as section 3.1 counts",
+            statement=f"{bounds} input of layer l.",
+            source="Xiong et al. 2020, lemma 2 with section 3.1",
+            found="E‖x_l‖² / d of the first inputs, and the lower bound: "
+            f"{', '.join(f'{number(x, 2)} against {number(bound, 2)}' for x, bound in firsts)}. "
+            f"{sum(outside)} of {blocks} layers lie outside.",
+            holds=by_place(each_between(part(q, slice(blocks)), *stated_X2.T), "layer"),
+        ),
+        judged(
+            name="Lemma 2, Pre-LN, l completed blocks",
+            statement=f"{bounds} state after l blocks.",
+            source="Xiong et al. 2020, eq. (14) to (20), read as its proof counts",
+            found=f"E‖x_l‖² / d is {end}; bounds {' and '.join(number(bound, 2) for bound in bounds_X2[-1])}.",
+            holds=by_place(each_between(after, *bounds_X2[1:].T), "depth"),
+        ),
+        judged(
+            name="Lemma 2, Pre-LN, as digests have it",
+            statement="E‖x_l‖² ≥ (1 + 2l) d.",
+            source="digests of the paper; the paper has (1 + l/2) d",
+            found=f"{end}, where {1 + 2 * blocks} is asked for; that is more than the paper's upper bound "
+            f"{number(bounds_X2[-1, 1], 2)}.",
+            holds=by_place(each_between(after, 1 + 2 * np.arange(1, blocks + 1), math.inf), "depth"),
+        ),
+        judged(
+            name="Pre-LN, the value between the bounds",
+            statement=f"The mean-field recursion gives E‖x_l‖² within {100 * most:.0f} %.",
+            source="corrected",
+            found=f"{number(q.mean[-1], 2)} measured, {number(predicted[-1], 2)} predicted after {blocks} blocks; at "
+            f"most {number(off[at], 2)} % ± {number(100 * q.half_width[at] / predicted[at], 2)} % off (l = {at}).",
+            holds=by_place(each_between(q, (1 - most) * predicted, (1 + most) * predicted), "depth", first=0),
+        ),
+    ]
+
+
+def completed_bounds(blocks: int) -> Floats:
+    """Lemma 2's of E‖x_l‖² / d after l = 0 … L blocks, as its proof counts: (L + 1, 2)."""
+    return np.array([corrected.pre_ln_squared_norm(done, width=1) for done in range(blocks + 1)])
+
+
+def counted_bounds(layers: int) -> Floats:
+    """The same of what layer l = 1 … L reads, as section 3.1 counts: (L, 2)."""
+    return np.array([paper.pre_ln_squared_norm(layer, width=1) for layer in range(1, layers + 1)])
+
+
+def _lemma_3(config: LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]]) -> list[Claim]:
+    """LayerNorm's Jacobian with the mean of x taken off and as if x had none; and RMSNorm's, which takes none off."""
+    layer, rms = (_over_seeds(jacobian, norm) for norm in ("layer-norm", "rms-norm"))
+    over = of["layer-norm over claimed"]
+    root, means = math.sqrt(config.width), [f"a mean of {mean:g}" for mean in config.means]
+    over_digest = replace(
+        over, mean=over.mean / root, deviation=over.deviation / root, half_width=over.half_width / root
+    )
+    alike = (layer["equal"], layer["zero"]) == (str(config.singular_width - 2), "2")
+    return [
+        judged(
+            name="Lemma 3, exactly",
+            statement="‖J_LN(x)‖₂ = √d / ‖x - mean‖₂; d - 2 singular values are equal and two are 0.",
+            source="Xiong et al. 2020, eq. (28); corrected",
+            found=f"By autograd at most {layer['off']:.1e} off as a share; of {config.singular_width} singular values "
+            f"{layer['equal']} are equal and {layer['zero']} are 0.",
+            holds={"all": layer["off"] < _ROUNDING and alike},
+        ),
+        claim(
+            "Lemma 3, as stated",
+            f"‖J_LN(x)‖₂ = O(√d / ‖x‖₂), whatever x: at most {percentage(BOUND_WITHIN, 0)} above it.",
+            source="Xiong et al. 2020, lemma 3, eq. (29)",
+            value="‖J_LN(x)‖₂ over √d / ‖x‖₂, x ~ N(0, I) plus a mean",
+            holds=by_names(over, means),
+            greatest=1 + BOUND_WITHIN,
+            beside="The ratio grows as √(1 + mean²), without a bound.",
+        ),
+        claim(
+            "Lemma 3, as digests have it",
+            f"‖J_LN(x)‖₂ is about d / ‖x‖₂, within a factor of {NEAR:g}.",
+            source="digests of the paper; the paper has √d / ‖x‖₂",
+            value=f"‖J_LN(x)‖₂ over d / ‖x‖₂ at d = {config.width}, x ~ N(0, I) plus a mean",
+            holds=by_names(over_digest, means),
+            least=1 / NEAR,
+            greatest=NEAR,
+        ),
+        judged(
+            name="Lemma 3, RMSNorm",
+            statement="‖J_RMS(x)‖₂ = √d / ‖x‖₂ exactly, with one singular value 0.",
+            source="corrected",
+            found=f"By autograd at most {rms['off']:.1e} off as a share, whatever the mean; singular values that are "
+            f"0: {rms['zero']}.",
+            holds={"all": rms["off"] < _ROUNDING and rms["zero"] == "1"},
+        ),
+    ]
+
+
+def _over_seeds(jacobian: Sequence[Mapping[str, Any]], norm: str) -> dict[str, Any]:
+    """The largest share by which autograd and formula differ, and all counts that there were, in words."""
+    counts = {what: " or ".join(map(str, sorted({one[norm][what] for one in jacobian}))) for what in ("equal", "zero")}
+    return {"off": max(one[norm]["off"] for one in jacobian), **counts}
 
 
 def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
@@ -48,7 +243,7 @@ _FIRST_LAYERS = 8
 """Shown apart: where section 3.1's way to count breaks the bound."""
 
 
-def figures(config: LemmasConfig, of: Estimates) -> list[StudyFigure]:
+def figures(config: LemmasConfig, of: _Estimates) -> list[StudyFigure]:
     """Pre-LN's bounds, Post-LN's steps, and the Jacobian."""
     return [
         StudyFigure.of_panels(
@@ -100,7 +295,7 @@ def _pre_ln_panels(config: LemmasConfig, q: Estimate) -> list[Panel]:
     return panels
 
 
-def _post_ln_panel(config: LemmasConfig, of: Estimates) -> Panel:
+def _post_ln_panel(config: LemmasConfig, of: _Estimates) -> Panel:
     blocks = np.arange(1, config.blocks + 1)
     cosines = corrected.post_ln_cosines(config.blocks - 1, tokens=config.tokens)
     attention = np.array([corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines])
@@ -118,7 +313,7 @@ def _post_ln_panel(config: LemmasConfig, of: Estimates) -> Panel:
     )
 
 
-def _jacobian_panel(config: LemmasConfig, of: Estimates) -> Panel:
+def _jacobian_panel(config: LemmasConfig, of: _Estimates) -> Panel:
     layer, rms = of["layer-norm"], of["rms-norm"]
     return Panel(
         title="",
@@ -136,12 +331,17 @@ def _jacobian_panel(config: LemmasConfig, of: Estimates) -> Panel:
 
 def run(config: LemmasConfig, pieces: Pieces) -> Findings:
     """One piece a seed and lemma."""
-    parts = {"relu": relu, "post-ln": post_ln, "pre-ln": pre_ln, "jacobian": jacobians}
+    parts = {
+        "relu": measure.relu,
+        "post-ln": measure.post_ln,
+        "pre-ln": measure.pre_ln,
+        "jacobian": measure.jacobians,
+    }
     found: dict[str, list[Any]] = {name: [] for name in parts}
     for seed in pieces.each("seeds", range(1, config.seeds + 1)):
-        for name, measure in parts.items():
+        for name, measured_by in parts.items():
             asked = {**asdict(config), "seeds": None, "seed": seed}
-            found[name].append(pieces.get(f"{name}/seed-{seed}", asked, measure, config, seed))
+            found[name].append(pieces.get(f"{name}/seed-{seed}", asked, measured_by, config, seed))
     estimates = estimated(found)
     return Findings(
         conditions=_conditions(config),

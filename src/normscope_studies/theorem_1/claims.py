@@ -54,15 +54,12 @@ class Half:
         power = self.corrected_power(blocks, width)
         return corrected.last_layer_gradient_bound(width=width, power=power, epsilon=EPSILON)
 
-    def one_token(self, blocks: int, width: int, loss_gradient_norm: float = 1.0) -> float:
-        """√(d/2) ‖∂L/∂x‖ / √q, the expected size for a sequence of one token."""
-        power = self.one_token_power(blocks, width)
-        return corrected.feed_forward_gradient(width=width, power=power, loss_gradient_norm=loss_gradient_norm)
-
     def predicted(self, blocks: int, width: int, *, tokens: int, rows: str, vocabulary: int) -> float:
-        """In closed form for one token, else by the mean field; NaN where there is neither."""
+        """In closed form for one token, √(d/2) ‖∂L/∂x‖ / √q, else by the mean field; NaN where there is neither."""
         if tokens == 1:
-            return self.one_token(blocks, width, 1.0 if rows == SHORT else saturated_loss_gradient(width))
+            loss_gradient_norm = 1.0 if rows == SHORT else saturated_loss_gradient(width)
+            power = self.one_token_power(blocks, width)
+            return corrected.feed_forward_gradient(width=width, power=power, loss_gradient_norm=loss_gradient_norm)
         if rows == LONG:
             # Positions that are alike are all taken for the same word.
             return math.nan
@@ -150,11 +147,6 @@ class Sweep:
         if self.over == "blocks":
             return self.side.depth_exponent
         return float(exponent(self.x, self.bounds("paper_order")[None]).mean)
-
-    @property
-    def expected_exponent(self) -> float:
-        """The same as it should be."""
-        return self.side.depth_exponent if self.over == "blocks" else 0.5 if self.rows == SHORT else 1.0
 
     @property
     def name(self) -> str:

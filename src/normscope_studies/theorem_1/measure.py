@@ -57,7 +57,7 @@ class Theorem1Config:
 
 def sweeps_of_seed(
     placement: str, shapes: Mapping[str, Sequence[tuple[int, int]]], seed: int, **sizes: Any
-) -> dict[str, list[list[dict[str, Any]]]]:
+) -> dict[str, list[dict[str, Any]]]:
     """`last_layer_gradients` of one seed at every (blocks, width) of each sweep, by the name of the sweep."""
     return {
         over: [
@@ -69,10 +69,10 @@ def sweeps_of_seed(
 
 def last_layer_gradients(
     placement: str, *, blocks: int, width: int, tokens: Sequence[int], sequences: int, vocabulary: int, seed: int
-) -> list[dict[str, Any]]:
-    """One draw of an encoder's weights, at each number of tokens and under each kind of output rows.
+) -> dict[str, dict[str, Any]]:
+    """One draw of an encoder's weights, by number of tokens and kind of output rows, such as "16, N(0, 1)".
 
-    Each entry holds `tokens` and `rows`; `gradient_norms`, (S,): ‖∂L̃/∂W^{2,L}‖_F of the mean cross-entropy in nats over
+    Each entry holds `gradient_norms`, (S,): ‖∂L̃/∂W^{2,L}‖_F of the mean cross-entropy in nats over
     one sequence's positions, at random targets; `loss_gradient_norms`, (S,): the greatest ‖∂L/∂x‖ of a position of it,
     x the stack's output. Raises ValueError for an unknown placement, or one without encoders.
     """
@@ -81,7 +81,7 @@ def last_layer_gradients(
     stack = Stack(named(placement)(shape), StackConfig()).requires_grad_(False)
     initialise(stack, "theory", named(placement))
     rows_VD = torch.randn(vocabulary, width)
-    found = []
+    found = {}
     for count in tokens:
         layout = Layout(torch.full((sequences,), count))
         hidden_NF, added_ND, output_ND = _forward(stack, torch.randn(layout.tokens, width), Context(layout=layout))
@@ -90,14 +90,10 @@ def last_layer_gradients(
             logits_NV = output_ND @ rows_VD.T * width**power
             loss = nn.functional.cross_entropy(logits_NV, targets_N, reduction="sum")
             added, output = torch.autograd.grad(loss, [added_ND, output_ND], retain_graph=True)
-            found.append(
-                {
-                    "tokens": count,
-                    "rows": name,
-                    "gradient_norms": _frobenius(hidden_NF, added, count) / count,
-                    "loss_gradient_norms": output.norm(dim=1).view(-1, count).amax(1),
-                }
-            )
+            found[f"{count}, {name}"] = {
+                "gradient_norms": _frobenius(hidden_NF, added, count) / count,
+                "loss_gradient_norms": output.norm(dim=1).view(-1, count).amax(1),
+            }
     return found
 
 

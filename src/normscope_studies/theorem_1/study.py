@@ -10,12 +10,11 @@ from normscope.evidence.estimates import plain_estimate
 from normscope.report.chart import Panel
 
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure, StudyTable, table
+from ..engine.page import StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
-from ..theory import corrected, paper
 from . import ABOUT
-from .claims import DELTA, EPSILON, LONG, SHORT, SIDES, Half, Sweep, claims
+from .claims import LONG, SHORT, SIDES, Half, Sweep, claims
 from .measure import Theorem1Config, sweeps_of_seed
 
 _INK, _GREEN, _PINK = -1, 2, 3
@@ -74,23 +73,6 @@ def _panel(sweeps: Sequence[Sweep]) -> Panel:
     )
 
 
-def _exponents(sweeps: Sequence[Sweep]) -> StudyTable:
-    """Of every sweep, beside those that are claimed."""
-    return table(
-        "Exponents of the gradient, fitted seed by seed (over depth: the deeper half)",
-        sweeps,
-        [
-            ("placement", lambda one: one.side.title),
-            ("over", lambda one: one.over),
-            ("output rows", lambda one: one.rows),
-            ("sequence", lambda one: one.name),
-            ("measured", lambda one: one.exponent),
-            ("paper", lambda one: one.claimed_exponent),
-            ("corrected", lambda one: one.expected_exponent),
-        ],
-    )
-
-
 def run(config: Theorem1Config, pieces: Pieces) -> Findings:
     """Measure what is missing, predict, and judge."""
     sweeps = [sweep for side in SIDES.values() for sweep in _sweeps(side, config, pieces)]
@@ -98,19 +80,15 @@ def run(config: Theorem1Config, pieces: Pieces) -> Findings:
         conditions=_conditions(config),
         claims=claims(sweeps),
         figures=figures(sweeps),
-        tables=[_exponents(sweeps)],
-        data={"probability": _probabilities(config.tokens), "sweeps": [_data(sweep) for sweep in sweeps]},
+        tables=[],
+        data={"sweeps": [_data(sweep) for sweep in sweeps]},
     )
 
 
 def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Sweep]:
     """In both directions, for both numbers of tokens, and over width for both kinds of rows; a piece a seed."""
     vocabulary = config.vocabulary
-    sizes: dict[str, Any] = {
-        "tokens": [1, config.tokens],
-        "sequences": config.sequences,
-        "vocabulary": vocabulary,
-    }
+    sizes: dict[str, Any] = {"tokens": [1, config.tokens], "sequences": config.sequences, "vocabulary": vocabulary}
     places = {over: config.shapes(over) for over in ("blocks", "width")}
     seeds = []
     for seed in pieces.each(side.title, range(1, config.seeds + 1)):
@@ -120,7 +98,7 @@ def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
     choices: list[tuple[Literal["blocks", "width"], str]] = [("blocks", SHORT), ("width", SHORT), ("width", LONG)]
     for (over, rows), tokens in product(choices, (1, config.tokens)):
         gradients_SXQ, loss_gradients_SXQ = (
-            np.array([[_entry(place, tokens, rows)[what] for place in seed[over]] for seed in seeds], dtype=np.float64)
+            np.array([[place[f"{tokens}, {rows}"][what] for place in seed[over]] for seed in seeds], dtype=np.float64)
             for what in ("gradient_norms", "loss_gradient_norms")
         )
         yield Sweep(
@@ -137,11 +115,6 @@ def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
         )
 
 
-def _entry(place: Sequence[dict[str, Any]], tokens: int, rows: str) -> dict[str, Any]:
-    """Of what `last_layer_gradients` gives."""
-    return next(entry for entry in place if (entry["tokens"], entry["rows"]) == (tokens, rows))
-
-
 def _conditions(config: Theorem1Config) -> dict[str, str]:
     return {
         "gradient": "Frobenius norm of the gradient of the mean cross-entropy per token, one sequence at a time",
@@ -154,16 +127,6 @@ def _conditions(config: Theorem1Config) -> dict[str, str]:
         f"projection in attention, LayerNorm; d = {config.width} over depth, {config.blocks} blocks over width",
         "loss's gradient": "the paper takes ‖∂L/∂x‖ to be O(1): output rows are drawn from N(0, 1/d), over "
         f"{config.vocabulary:,} words, targets at random; where said so, rows from N(0, 1)",
-    }
-
-
-def _probabilities(tokens: int) -> dict[str, Any]:
-    return {
-        "epsilon": EPSILON,
-        "delta": DELTA,
-        "paper": paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA),
-        "corrected_one_position": corrected.theorem_1_probability(delta=DELTA),
-        f"corrected_{tokens}_positions": corrected.theorem_1_probability(delta=DELTA, positions=tokens),
     }
 
 
