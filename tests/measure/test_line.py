@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from normscope.measure.line import Line, euclidean_norm, mean_square, row_spread
+from normscope.measure.line import euclidean_norm, mean_square, moved, row_spread
 
 
 def net() -> nn.Module:
@@ -35,14 +35,14 @@ def test_every_bit_comes_back():
     model = net()
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     direction = {name: -step for name, step in gradients(model).items()}
-    line = Line(dict(model.named_parameters()), direction)
+    weights = dict(model.named_parameters())
     for distance in (1e-7, 0.3, 1e9):
-        with line.at(distance):
+        with moved(weights, direction, distance):
             for name, weight in model.named_parameters():
                 expected = before[name].double() + distance * direction[name].double()
                 torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-6)
         assert all(torch.equal(before[name], weight) for name, weight in model.named_parameters())
-    with pytest.raises(RuntimeError, match="stop"), line.at(1.0):
+    with pytest.raises(RuntimeError, match="stop"), moved(weights, direction, 1.0):
         raise RuntimeError("stop")
     assert all(torch.equal(before[name], weight) for name, weight in model.named_parameters())
     assert all(weight.grad is None for weight in model.parameters())
@@ -52,7 +52,7 @@ def test_weights_without_a_direction_stay():
     model = net()
     direction = {name: step for name, step in gradients(model).items() if name.startswith("0.")}
     before = model[2].weight.detach().clone()
-    with Line(dict(model.named_parameters()), direction).at(1.0):
+    with moved(dict(model.named_parameters()), direction, 1.0):
         assert torch.equal(model[2].weight, before)
 
 

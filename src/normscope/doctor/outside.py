@@ -1,15 +1,6 @@
-"""What is measured outside of a model's sub-layers: gates, the gains of norms, embeddings and output matrices."""
+"""What is measured outside of a model's sub-layers: the gains of norms, embeddings and output matrices."""
 
 from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlatGate:
-    """A parameter that a bounded curve is taken of, where that has next to no slope."""
-
-    name: str
-    share: float
-    """Of the curve's entries, in [0, 1]: those with less than `FLAT` of the greatest slope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,20 +14,19 @@ from typing import Any, Literal
 
 from .find.branches import BranchKind
 from .find.formulas import Formula
-from .outside import FlatGate, NormGain, OutputMatrix, Table
+from .outside import NormGain, OutputMatrix, Table
 from .recipe import StackRecipe
 
 _INNER: Mapping[str, Any] = MappingProxyType({"json": False})
 """Of a field that `plain` leaves out: the doctor's own stages alone need it."""
-WeightSource = Literal["constant", "trained", "token"]
-"""What weights are: numbers that nothing trains, trained numbers, or made anew for every token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWeights:
     """Weights between several streams."""
 
-    made: WeightSource
+    made: Literal["constant", "trained", "token"]
+    """From numbers that nothing trains, from trained numbers, or anew for every token."""
     total: float | None
     """What streams that are all equal are multiplied with, the mean over tokens; None on the meta device."""
     by_feature: bool = False
@@ -104,15 +103,6 @@ no place but the head, by which queries are turned, places in any other way; "" 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionPlaces:
-    """What attention itself knows of the places of tokens, seen by tokens that are all alike."""
-
-    logits: PlaceLogits
-    values: bool
-    """Whether what is weighed depends on its place."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionMeasurements:
     """Attention of one sub-layer at work; means are over queries, those with few keys apart."""
 
@@ -149,8 +139,10 @@ class AttentionMeasurements:
     sees_itself: float | None = None
     on_padding: float | None = None
     """Mean weight on tokens that the batch's mask says are none; None without a mask with any such token."""
-    places: AttentionPlaces | None = None
-    """None where that was not looked for, or is not understood."""
+    place_logits: PlaceLogits | None = None
+    """By tokens that are all alike; None where that was not looked for, or is not understood."""
+    places_in_values: bool = False
+    """Whether what is weighed depends on its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,8 +327,8 @@ class ModelMeasurements:
     rewired_loss_nats: float | None = field(default=None, metadata=_INNER)
     """The loss on the same batch were the stacks that are wired as Pre-LN wired as Post-LN, or the other way round;
     None where that was not looked for, or is not known."""
-    flat_gates: tuple[FlatGate, ...] = field(default=(), metadata=_INNER)
-    """Parameters whose σ or tanh has next to no slope left."""
+    flat_gates: Mapping[str, float] = field(default_factory=dict, metadata=_INNER)
+    """Parameters whose σ or tanh has next to no slope left, with the share of their entries of which that holds."""
     positions_along: int | None = field(default=None, metadata=_INNER)
     """The dimension of (A, C, D) along which what is added to the stream for every input alike differs."""
     target_places: int | None = field(default=None, metadata=_INNER)

@@ -16,26 +16,19 @@ _ELEMENTS_AT_ONCE = 1 << 16
 """As many as stay in a processor's cache while several passes are made over them."""
 
 
-class Line:
-    """Weights at any distance along a direction; they come back bit by bit."""
-
-    def __init__(self, weights: Mapping[str, nn.Parameter], direction: Mapping[str, Tensor]) -> None:
-        self.direction = direction
-        self._weights = {name: weights[name] for name in direction}
-
-    @contextmanager
-    def at(self, distance: float) -> Iterator[None]:
-        """The weights so many times the direction away, while the context lasts."""
-        start = {name: weight.detach().clone() for name, weight in self._weights.items()}
-        try:
-            with torch.no_grad():
-                for name, weight in self._weights.items():
-                    weight.add_(self.direction[name], alpha=distance)
-            yield
-        finally:
-            with torch.no_grad():
-                for name, weight in self._weights.items():
-                    weight.copy_(start[name])
+@contextmanager
+def moved(weights: Mapping[str, nn.Parameter], direction: Mapping[str, Tensor], distance: float) -> Iterator[None]:
+    """Weights so many times a direction away, while the context lasts; they come back bit by bit."""
+    start = {name: weights[name].detach().clone() for name in direction}
+    try:
+        with torch.no_grad():
+            for name, step in direction.items():
+                weights[name].add_(step, alpha=distance)
+        yield
+    finally:
+        with torch.no_grad():
+            for name, before in start.items():
+                weights[name].copy_(before)
 
 
 @torch.no_grad()

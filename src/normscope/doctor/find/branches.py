@@ -45,11 +45,10 @@ def mixes_positions(graph: Graph, read: int, output: int) -> bool | None:
 
     Raises what computing again raises.
     """
-    x, y = graph.values[read].tensor, graph.values[output].tensor
+    x = graph.values[read].tensor
     tokens = x.numel() // x.shape[-1]
-    if y.numel() % tokens or keeps_rows(graph, read, output):
+    if graph.values[output].tensor.numel() % tokens or keeps_rows(graph, read, output):
         return False
-    before = _rows(y, tokens)
     generator = torch.Generator().manual_seed(0)
     changes = False
     asked = [0, tokens // 2, tokens - 1]
@@ -57,17 +56,27 @@ def mixes_positions(graph: Graph, read: int, output: int) -> bool | None:
         # Where a sequence starts with padding, and later tokens are hidden, the first and the last tell nothing.
         asked += range(tokens // 8, tokens, max(tokens // 8, 1))
     for token in dict.fromkeys(asked):
-        changed = x.clone().contiguous()
-        row = changed.view(tokens, -1)[token]
-        row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
-        given = {read: changed, **_products_with(graph, read, output, token, row)}
-        after = _rows(graph.trace.again(given, output), tokens)
-        rows = int((after - before).abs().amax(-1).gt(1e-6 * before.abs().amax()).sum())
+        rows = int(moved_rows(graph, read, output, token, generator).sum())
         if rows > 1:
             return True
         changes = changes or rows > 0
     # A last matrix that starts at zero hides what comes before it.
     return False if changes else None
+
+
+def moved_rows(graph: Graph, read: int, output: int, token: int, generator: torch.Generator) -> torch.Tensor:
+    """Of every token whether the output there changes with one token of what is read."""
+    changed = graph.values[read].tensor.clone().contiguous()
+    rows = changed.view(-1, changed.shape[-1])
+    disturb(rows[token], generator)
+    given = {read: changed, **_products_with(graph, read, output, token, rows[token])}
+    before, after = (y.reshape(len(rows), -1) for y in (graph.values[output].tensor, graph.trace.again(given, output)))
+    return (after - before).abs().amax(-1) > 1e-6 * before.abs().amax()
+
+
+def disturb(row: torch.Tensor, generator: torch.Generator) -> None:
+    """Add noise to a vector that is larger than what it holds."""
+    row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
 
 
 def _products_with(graph: Graph, read: int, output: int, token: int, row: torch.Tensor) -> dict[int, torch.Tensor]:
@@ -80,10 +89,6 @@ def _products_with(graph: Graph, read: int, output: int, token: int, row: torch.
             found[number] = value.tensor.clone()
             found[number][token] = graph.trace.again({left: row[None]}, number)[0]
     return found
-
-
-def _rows(y: torch.Tensor, tokens: int) -> torch.Tensor:
-    return y.reshape(tokens, -1)
 
 
 def keeps_rows(graph: Graph, read: int, output: int) -> bool:

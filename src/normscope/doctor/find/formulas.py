@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from ...placement.symbol import Symbol
 from ...placement.symbol import number as number_symbol
-from ..trace.graph import Factor, Graph, GraphStep
+from ..trace.graph import Factor, Graph
 from ..trace.operations import Origin, walked
 from .branches import Branch, InnerPlace
 from .segments import Segment, branch_factor, norms_sum, sum_of
@@ -72,7 +72,8 @@ class FormulaOfStream:
                 return Term("norm", arguments, number, norm=norm)
             return scaled(Term("norm", arguments, number, norm=replace(norm, gain=1.0)), Factor(norm.size), number)
         if step.kind == "scale":
-            return self._gained(number, step, arguments[0]) or scaled(arguments[0], step.factors[0], number)
+            factor = step.factors[0]
+            return self._gained(number, step.sources[0], factor, arguments[0]) or scaled(arguments[0], factor, number)
         if connection := self._graph.connections.made.get(number):
             return Term(connection.kind, arguments, weights=connection.weights)
         if number in self._graph.connections.spread:
@@ -80,9 +81,8 @@ class FormulaOfStream:
         addends = (scaled(a, f, number) for a, f in zip(arguments, step.factors, strict=True))
         return reduce(lambda left, right: replace(left + right, at=number), addends)
 
-    def _gained(self, at: int, step: GraphStep, term: Term) -> Term | None:
-        """The norm itself where the step is its gain: a vector, or one trainable number, that alone reads the norm."""
-        number, factor = step.sources[0], step.factors[0]
+    def _gained(self, at: int, number: int, factor: Factor, term: Term) -> Term | None:
+        """The norm itself where a factor is its gain: a vector, or one trainable number, that alone reads the norm."""
         while (before := self._graph.step(number)) is not None and len(self._graph.consumers[number]) == 1:
             if before.kind == "norm":
                 if factor.vector or factor.origin == Origin.TRAINABLE:

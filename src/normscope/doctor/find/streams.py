@@ -1,10 +1,11 @@
 """The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import permutations, takewhile
 from operator import or_
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ from ..trace.norms import NormFunction
 from ..trace.operations import walked
 from .branches import Branch, find_branch
 from .formulas import FormulaOfStream
-from .surroundings import Surroundings, refined, surroundings
+from .surroundings import refined, surroundings
 from .terms import Term, ordered
 
 _MASKING = frozenset({"masked_fill", "where"})
@@ -50,7 +51,8 @@ class Stream:
     """How many streams of that width its values hold."""
     start_equal: bool | None = None
     """Whether these start as copies of each other; None of one stream, and on the meta device."""
-    around: Surroundings = field(default_factory=Surroundings)
+    around: dict[str, Any] = field(default_factory=dict)
+    """As fields of `Stack`, what stands around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,7 @@ def find_streams(graph: Graph) -> list[Stream]:
             memories=[(value, branch.output) for branch in stream.branches for value in branch.memory],
         )
         later = reduce(or_, (other.sources for other in streams[number:]), 0)
-        feeds = any(graph.depends(source, stream.last) for source in bits(later))
-        stream.around = replace(stream.around, feeds_later=feeds)
+        stream.around["feeds_later"] = any(graph.depends(source, stream.last) for source in bits(later))
     return streams
 
 

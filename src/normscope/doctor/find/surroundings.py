@@ -2,10 +2,9 @@
 sums on it that end a sub-layer, as with a convolution after attention: (z + conv(z)) / √5."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -18,38 +17,26 @@ from .branches import Branch, BranchKind
 _Reader = Literal["norm", "weights", "output"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """As `Stack` describes them."""
-
-    end_read_by: _Reader = "norm"
-    memory_normed: bool = True
-    continues: int | None = None
-    cut_by: BranchKind | None = None
-    feeds_later: bool = False
-    starts_from_given: bool = False
-
-
 def surroundings(
     graph: Graph, ends: Sequence[int], values: Sequence[int], sources: int, memories: Sequence[tuple[int, int]]
-) -> Surroundings:
-    """Of one stream.
+) -> dict[str, Any]:
+    """Of one stream, by the names of the fields of `Stack`.
 
     ends: the last residual sum of every stream up to this one, whose own is the last. values: of each of them its
     values, as bits. sources: the values that this stream starts from, as bits.
     memories: (value of another stream, branch of this one that reads it) for every cross-attention.
     """
     continues, cut_by = _cut(graph, ends[:-1], values[:-1], sources, ends[-1])
-    return Surroundings(
-        end_read_by="norm" if _is_normed(graph, ends[-1]) else _reader(graph, ends[-1], -1),
-        memory_normed=all(
+    return {
+        "end_read_by": "norm" if _is_normed(graph, ends[-1]) else _reader(graph, ends[-1], -1),
+        "memory_normed": all(
             _is_normed(graph, value) or _reader(graph, value, graph.ancestors[branch]) != "weights"
             for value, branch in memories
         ),
-        continues=continues,
-        cut_by=cut_by,
-        starts_from_given=any(_joins_given(graph, n) for n in bits(sources)),
-    )
+        "continues": continues,
+        "cut_by": cut_by,
+        "starts_from_given": any(_joins_given(graph, n) for n in bits(sources)),
+    }
 
 
 def _joins_given(graph: Graph, source: int) -> bool:

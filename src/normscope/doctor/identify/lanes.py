@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..find.segments import Segment
 from ..find.terms import Term, ordered, scaled
-from ..record import StreamConnection, StreamWeights, WeightSource
+from ..record import StreamConnection, StreamWeights
 from ..trace.connections import ConnectionKind
 from ..trace.graph import Factor
 from ..trace.lanes import SUMS_TO_ONE, LaneWeights
@@ -117,10 +117,9 @@ def _last(terms: list[Term], kind: ConnectionKind) -> Term | None:
 def _weights(term: Term | None) -> StreamWeights | None:
     if term is None or term.weights is None:
         return None
-    made: WeightSource = "token" if term.weights.origin == Origin.DATA else "constant"
-    made = "trained" if term.weights.origin == Origin.TRAINABLE else made
+    origin = term.weights.origin
     return StreamWeights(
-        made=made,
+        made="token" if origin == Origin.DATA else "trained" if origin == Origin.TRAINABLE else "constant",
         total=_known(term.weights.total),
         by_feature=term.weights.by_feature_NOID is not None,
         spread=term.weights.spread,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Literal
 
@@ -119,7 +119,7 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
         sublayers=early + of_blocks,
         streams=stream.streams,
         streams_start_equal=stream.start_equal,
-        **asdict(stream.around),
+        **stream.around,
     )
 
 

@@ -12,22 +12,9 @@ from ...report.words import kind_name
 from ..find.terms import Term
 from ..record import Stack, Sublayer
 from ..trace.operations import walked
+from .patient import listed
+from .rule import Fault
 from .structure import in_blocks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OddBlock:
-    """A block that is wired unlike all others, which are wired alike."""
-
-    number: int
-    """Counted from 1."""
-    blocks: int
-    names: tuple[str, ...]
-    """Of its sub-layers."""
-    steps: tuple[str, ...]
-    """What it does otherwise, in order, such as "attention(norm2(x))"."""
-    usual: tuple[str, ...]
-    """What the others do there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +25,7 @@ class _Block:
     steps: list[str] = field(default_factory=list)
 
 
-def odd_block(stack: Stack, shapes: Mapping[str, tuple[int, ...]]) -> OddBlock | None:
+def unlike_all(stack: Stack, shapes: Mapping[str, tuple[int, ...]]) -> Fault | None:
     """The one block of at least three that is wired otherwise, with matrices of the same names and shapes.
 
     None where several are, or where blocks read several values of others, as of the first one.
@@ -63,12 +50,13 @@ def odd_block(stack: Stack, shapes: Mapping[str, tuple[int, ...]]) -> OddBlock |
         return None
     if number == len(blocks) - 1 and _ends_in_own_norm(stack, place, blocks[number], usual[-1]):
         return None
-    return OddBlock(
-        number=number + 1,
-        blocks=len(blocks),
-        names=tuple(sublayer.name for sublayer in blocks[number].sublayers),
-        steps=tuple(step for step in own if step not in usual) or own,
-        usual=tuple(step for step in usual if step not in own) or usual,
+    steps = tuple(step for step in own if step not in usual) or own
+    others = tuple(step for step in usual if step not in own) or usual
+    return Fault(
+        where=listed(sublayer.name for sublayer in blocks[number].sublayers),
+        message=f"block {number + 1} of {len(blocks)} is wired unlike all others, with matrices of the same names and "
+        f"shapes: {'; '.join(steps)}, where the others have {'; '.join(others)}",
+        fix=f"wire block {number + 1} as the others; where it is meant to differ, silence the rule",
     )
 
 

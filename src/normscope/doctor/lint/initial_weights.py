@@ -102,9 +102,9 @@ def _whole(name: str, weight: Tensor) -> WeightMatrix:
     return WeightMatrix(parameter=name, deviation=size_of(weight), outputs=weight.shape[0], inputs=weight.shape[1])
 
 
-MatrixRole = Literal["query", "key", "value", "output", "ffn_in", "ffn_out"]
+_MatrixRole = Literal["query", "key", "value", "output", "ffn_in", "ffn_out"]
 """The words in which `Placement.gain` is asked; of `query` and `key` it is not known which is which."""
-_PROJECTIONS: tuple[MatrixRole, ...] = ("query", "key", "value")
+_PROJECTIONS: tuple[_MatrixRole, ...] = ("query", "key", "value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class MatrixGain:
     """A matrix of a sub-layer beside what a placement wants of it."""
 
     block: int
-    role: MatrixRole
+    role: _MatrixRole
     matrix: WeightMatrix
     wanted: float
     """The gain of the placement."""
@@ -152,7 +152,7 @@ def _sites(patient: Patient, number: int, shape: StackShape) -> Iterator[tuple[i
             yield sublayer.block, matrices, Site(kind=sublayer.kind, block=sublayer.block, stack=shape)
 
 
-def _roles(matrices: SublayerMatrices, site: Site) -> Iterator[tuple[MatrixRole, WeightMatrix]]:
+def _roles(matrices: SublayerMatrices, site: Site) -> Iterator[tuple[_MatrixRole, WeightMatrix]]:
     yield ("ffn_out" if site.kind == "feed_forward" else "output"), matrices.last
     for matrix in matrices.first:
         yield "ffn_in", matrix

@@ -7,6 +7,7 @@ from itertools import permutations
 
 from ...placement import Placement, StackShape, registered
 from ...placement.symbol import number
+from ...report.words import kind_name
 from ..find.formulas import Formula
 from ..find.segments import Segment
 from ..find.terms import Term
@@ -31,7 +32,7 @@ class _FormulaEdits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NearestPlacement:
+class _NearestPlacement:
     """A placement and what of it is other in a stack; formulas that are alike are not among `differences`."""
 
     placement: type[Placement]
@@ -39,13 +40,13 @@ class NearestPlacement:
     """Each kind of sub-layer and formula once."""
 
 
-def nearest(stack: Stack, shape: StackShape) -> NearestPlacement | None:
+def nearest(stack: Stack, shape: StackShape) -> _NearestPlacement | None:
     """The placement with the fewest edits over all sub-layers, of equals the one that is known longest.
 
     None where formulas are too large, or no placement has as many sub-layers in as many pieces.
     """
     inside = [sublayer for sublayer in in_blocks(stack) if not sublayer.formula.over_depth]
-    found: list[tuple[int, bool, int, str, NearestPlacement]] = []
+    found: list[tuple[int, bool, int, str, _NearestPlacement]] = []
     for placement in registered().values():
         if shape.model not in placement.models or stack.streams > 1 or len(placement.streams) > 1:
             continue
@@ -54,9 +55,17 @@ def nearest(stack: Stack, shape: StackShape) -> NearestPlacement | None:
         differences = _differences(inside, expected)
         if differences:
             cost = sum(len(one.edits) * times for one, times in differences)
-            own = NearestPlacement(placement=placement, differences=tuple(one for one, _ in differences if one.edits))
+            own = _NearestPlacement(placement=placement, differences=tuple(one for one, _ in differences if one.edits))
             found.append((cost, placement.name != stack.placement, placement.year, placement.name, own))
     return min(found, key=lambda one: one[:4])[4] if found else None
+
+
+def compared(near: _NearestPlacement) -> str:
+    """As "Nearest is Pre-LN, but ...", with both formulas of the first difference."""
+    first = near.differences[0]
+    words = "; ".join(f"{kind_name(one.kind)} {', '.join(dict.fromkeys(one.edits))}" for one in near.differences[:2])
+    title = near.placement.title
+    return f"Nearest is {title}, but {words}. Here {first.observed}, in {title} {first.expected}"
 
 
 def _differences(inside: Sequence[Sublayer], expected: dict[int, Segment]) -> list[tuple[_FormulaEdits, int]]:

@@ -98,8 +98,8 @@ def _of(graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: 
         return found
     after, operands = _after(graph, place), (place.queries, place.keys)
     with suppress(ValueError, RuntimeError, IndexError):
-        known = places_of(graph, operands, place.values, lambda given: _logits(graph, place, after, given))
-        found = replace(found, places=known)
+        of_places = places_of(graph, operands, place.values, lambda given: _logits(graph, place, after, given))
+        found = replace(found, **of_places)
     return found
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...measure.line import Line, euclidean_norm, row_spread
+from ...measure.line import euclidean_norm, moved, row_spread
 from ...measure.unchanged import left_unchanged
 from ..record import ModelMeasurements, Stack, Sublayer, with_measured
 from ..trace.forward import main_tensor, named_in, tensors_in
@@ -266,7 +266,7 @@ def _opened(
     direction = {name: -gradient.sign() for name, gradient in gradients.items()}
     opened: set[str] = set()
     for _ in range(ROUNDS):
-        with Line(weights, direction).at(_STEP):
+        with moved(weights, direction, _STEP):
             new = {name: -gradient.sign() for name, gradient in again().items() if name not in direction}
         opened |= new.keys()
         direction |= new

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ...measure.line import euclidean_norm
-from ..outside import FlatGate, OutputMatrix, Table
+from ..outside import OutputMatrix, Table
 from ..trace.forward import floating, is_finite
 from ..trace.graph import Graph
 from ..trace.operations import Origin, Ref, Trace, memory_of, names_by_memory
@@ -38,8 +38,8 @@ FLAT = 0.01
 """Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
 
 
-def flat_gates(model: nn.Module, trace: Trace) -> tuple[FlatGate, ...]:
-    """The parameters whose σ or tanh is flat for half of the entries or more, in the order in which they are read.
+def flat_gates(model: nn.Module, trace: Trace) -> dict[str, float]:
+    """The parameters whose σ or tanh is flat for half of the entries or more, with that share, in the order of reading.
 
     What depends on the model's input is no gate of this kind: there the slope is another for every token.
     """
@@ -53,7 +53,7 @@ def flat_gates(model: nn.Module, trace: Trace) -> tuple[FlatGate, ...]:
                 name = names.get(memory_of(leaf.tensor))
                 if name is not None and share >= 0.5:
                     found[name] = max(share, found.get(name, 0.0))
-    return tuple(FlatGate(name=name, share=share) for name, share in found.items())
+    return found
 
 
 def _of_sigmoid(y: Tensor) -> Tensor:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..find.branches import Branch, keeps_rows
+from ..find.branches import Branch, disturb, keeps_rows
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..record import AttentionPlaces, PlaceLogits, RecordedPlace, Stack, with_measured
+from ..record import PlaceLogits, RecordedPlace, Stack, with_measured
 from ..trace.flow import rearranged
 from ..trace.graph import Graph
 from ..trace.operations import TracedValue
@@ -73,8 +73,7 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
         given = {}
         for number in reads:
             changed = graph.values[number].tensor.clone()
-            row = changed[at, 0] if turned else changed[0, at]
-            row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
+            disturb(changed[at, 0] if turned else changed[0, at], generator)
             given[number] = changed
         try:
             after = graph.trace.again(given, wanted)
@@ -166,8 +165,8 @@ def probed(stack: Stack) -> set[int]:
 
 def places_of(
     graph: Graph, operands: Sequence[int], values: int | None, logits_of: Callable[[dict[int, Tensor]], Tensor]
-) -> AttentionPlaces | None:
-    """What attention knows of places; None where its queries and keys are not made in a way that is understood.
+) -> dict[str, Any]:
+    """The fields on what attention knows of places; none where queries and keys are made in a way not understood.
 
     operands: numbers of the queries and keys. logits_of: gives (..., Q, K) with other values for some numbers.
     """
@@ -176,21 +175,21 @@ def places_of(
     alike: dict[int, Tensor] = {}
     for number in made:
         if number is None or graph.values[number].shape[-1] % width:
-            return None
+            return {}
         alike[number] = _alike(graph.values[number].tensor, width)
     # A rotation keeps lengths. Zeros that fill up shorter sequences do not, and are no sign of places.
     if _differs(graph.trace.again(alike, operands[0]).norm(dim=-1, keepdim=True)):
-        return None
+        return {}
     logits_HQK = logits_of(alike).float().flatten(0, -3)[..., :_MOST, :_MOST]
     if not _LEAST <= logits_HQK.shape[-1] == logits_HQK.shape[-2]:
-        return None
+        return {}
     found = _order(logits_HQK)
     if found == "none" and _turned(graph.trace.again(alike, operands[0])):
         found = "heads"
     weighed = None if values is None else graph.trace.again(alike, values)
     # What is padded differs too, and is no longer as long.
     by_place = weighed is not None and _differs(weighed) and _is_even(weighed.norm(dim=-1).flatten())
-    return AttentionPlaces(logits=found, values=by_place)
+    return {"place_logits": found, "places_in_values": by_place}
 
 
 def _made(graph: Graph, number: int) -> int | None:

@@ -13,7 +13,7 @@ from ...measure.line import euclidean_norm
 from ...placement import SublayerKind
 from ...theory.kernels import Activation
 from ...theory.mixing import Products
-from ..find.branches import BY_NUMBER, RESHAPING, Branch
+from ..find.branches import BY_NUMBER, RESHAPING, Branch, moved_rows
 from ..find.streams import Stream
 from ..find.terms import Term
 from ..identify.stacks import branches_of
@@ -74,13 +74,7 @@ def _reads(branch: Branch, own: Stream, other: Stream) -> bool:
 
 def _sees_later(graph: Graph, branch: Branch) -> bool:
     """Whether a change of the last token changes the branch at another one."""
-    x, y = graph.values[branch.reads[0]].tensor, graph.values[branch.output].tensor
-    changed = x.clone().contiguous()
-    changed.view(-1, x.shape[-1])[-1] += 1 + x.abs().mean()
-    changed.view(-1, x.shape[-1])[-1, ::2] *= -1
-    after = graph.trace.again({branch.reads[0]: changed}, branch.output).reshape(-1, y.shape[-1])
-    before = y.reshape(-1, y.shape[-1])
-    return bool(((after - before)[:-1].abs().amax() > 1e-6 * before.abs().amax()).item())
+    return bool(moved_rows(graph, branch.reads[0], branch.output, -1, torch.Generator().manual_seed(0))[:-1].any())
 
 
 def _parts(x: torch.Tensor) -> tuple[tuple[Products, bool], ...]:

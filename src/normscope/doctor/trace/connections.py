@@ -28,7 +28,7 @@ ConnectionKind = Literal["collapse", "connect", "expand"]
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class _Connection:
     """A value that is a weighted sum of streams, or streams that are multiples of one value."""
 
     kind: ConnectionKind
@@ -41,7 +41,7 @@ class Connection:
 class _Connections:
     """All that connects the streams of a recorded pass."""
 
-    made: dict[int, Connection] = field(default_factory=dict)
+    made: dict[int, _Connection] = field(default_factory=dict)
     """By the value that each makes."""
     spread: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Sums x + F in which F is added to every stream as it is, each with both."""
@@ -77,7 +77,7 @@ def connections(flow: Flow, norms: Container[int]) -> _Connections:
 class _Join:
     """A sum of streams and a branch."""
 
-    made: Mapping[int, Connection]
+    made: Mapping[int, _Connection]
     source: int
     """The streams before it."""
     shape: tuple[int, int]
@@ -164,7 +164,7 @@ def _collapsed(flow: Flow, source: int, output: int, size: int, width: int) -> i
 
 def _connection(
     flow: Flow, norms: Container[int], kind: ConnectionKind, number: int, start: int, shape: tuple[int, int]
-) -> Connection | None:
+) -> _Connection | None:
     """How a value is made from the start, or from a norm of it; None where that is not linear for given weights."""
     way = _way_back(flow, norms, number, start, whole=kind != "expand")
     if way is None:
@@ -173,7 +173,7 @@ def _connection(
     streams, width = shape
     read, made = (streams if kind != "expand" else 1), (streams if kind != "collapse" else 1)
     weights = weights_of(flow, made=number, of=base, frozen=frozen, streams=(read, made), width=width)
-    return None if weights is None else Connection(kind, base, weights)
+    return None if weights is None else _Connection(kind, base, weights)
 
 
 def _way_back(
@@ -219,7 +219,7 @@ def _is_norm(flow: Flow, norms: Container[int], number: int) -> bool:
     return False
 
 
-def _end(flow: Flow, norms: Container[int], last: int, shape: tuple[int, int]) -> tuple[int, Connection] | None:
+def _end(flow: Flow, norms: Container[int], last: int, shape: tuple[int, int]) -> tuple[int, _Connection] | None:
     """The first value of one stream's size that is a weighted sum of the last streams."""
     size = flow.values[last].tensor.numel() // shape[0]
     for value in flow.values[last + 1 :]:

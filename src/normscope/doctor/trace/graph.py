@@ -12,7 +12,7 @@ from torch import Tensor
 from .connections import ConnectionKind, connections
 from .flow import REARRANGING, Flow
 from .lanes import token_weights
-from .mixtures import Mixture, blends, mixture_of, stacked_sums
+from .mixtures import blends, mixture_of, stacked_sums
 from .norms import NormFunction, norm_function
 from .operations import Origin, Ref, Trace, TracedValue, walked
 
@@ -48,7 +48,7 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphStep:
+class _GraphStep:
     """A value as a light function of others, token by token: the same, a sum, a multiple, normed, or a mean.
 
     Of several streams in one tensor, also one value that is made of them, they of one value, and they of each other.
@@ -70,23 +70,21 @@ class Graph(Flow):
         self.norms_of: dict[int, list[int]] = {}
         """Of a value the norms that it goes into."""
         for value in self.values:
-            if found := norm_function(self, value):
-                self.norms[value.number] = found
-                self.norms_of.setdefault(found.source, []).append(value.number)
-        self.mixtures: dict[int, Mixture] = {}
+            if norm := norm_function(self, value):
+                self.norms[value.number] = norm
+                self.norms_of.setdefault(norm.source, []).append(value.number)
+        self.mixtures = {v.number: found for v in self.values if (found := mixture_of(self, v, self.norms))}
         self.mixtures_of: dict[int, list[int]] = {}
         """Of a value the means over depth that it goes into."""
-        for value in self.values:
-            if mixture := mixture_of(self, value, self.norms):
-                self.mixtures[value.number] = mixture
-                for source in mixture.sources:
-                    self.mixtures_of.setdefault(source, []).append(value.number)
+        for number, mixture in self.mixtures.items():
+            for source in mixture.sources:
+                self.mixtures_of.setdefault(source, []).append(number)
         self.connections = connections(self, self.norms)
         self.token_weights = {} if self.connections.made else token_weights(self, self.norms)
         self.blends = blends(self)
-        self._steps: dict[int, GraphStep | None] = {}
+        self._steps: dict[int, _GraphStep | None] = {}
 
-    def step(self, number: int) -> GraphStep | None:
+    def step(self, number: int) -> _GraphStep | None:
         """The value as a light step; None where it is anything else."""
         if number not in self._steps:
             value = self.values[number]
@@ -107,21 +105,21 @@ class Graph(Flow):
 
         return islice(walked(number, onwards), 1, None)
 
-    def _light(self, value: TracedValue) -> GraphStep | None:
+    def _light(self, value: TracedValue) -> _GraphStep | None:
         if value.number in self.norms:
-            return GraphStep("norm", (self.norms[value.number].source,))
+            return _GraphStep("norm", (self.norms[value.number].source,))
         if value.number in self.mixtures:
-            return GraphStep("mix", self.mixtures[value.number].sources)
+            return _GraphStep("mix", self.mixtures[value.number].sources)
         if connection := self.connections.made.get(value.number):
-            return GraphStep(connection.kind, (connection.source,))
+            return _GraphStep(connection.kind, (connection.source,))
         if value.number in self.connections.spread:
-            return GraphStep("sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0)))
+            return _GraphStep("sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0)))
         if added := self.stacked.get(value.number):
-            return GraphStep("sum", added.pieces, tuple(Factor(weight, added.origin) for weight in added.weights))
+            return _GraphStep("sum", added.pieces, tuple(Factor(weight, added.origin) for weight in added.weights))
         if blend := self.blends.get(value.number):
             gate = nan if value.tensor.is_meta else float(self.values[blend.gate].tensor.detach().float().mean())
             shares = Factor(1 - gate, Origin.DATA, vector=True), Factor(gate, Origin.DATA, vector=True)
-            return GraphStep("sum", (blend.first, blend.second), shares)
+            return _GraphStep("sum", (blend.first, blend.second), shares)
         before, call = self.predecessors[value.number], value.call
         # Half precision is often guarded by bounds that nothing reaches.
         if (
@@ -129,26 +127,26 @@ class Graph(Flow):
             and not value.tensor.is_meta
             and torch.equal(value.tensor, self.values[value.inputs[0]].tensor)
         ):
-            return GraphStep("same", value.inputs[:1])
+            return _GraphStep("same", value.inputs[:1])
         if value.number in self.token_weights:
             x, weight = self.token_weights[value.number]
             mean = nan if value.tensor.is_meta else float(self.values[weight].tensor.detach().float().mean())
-            return GraphStep("scale", (x,), (Factor(mean, Origin.DATA),))
+            return _GraphStep("scale", (x,), (Factor(mean, Origin.DATA),))
         numel = value.tensor.numel()
         if any(self.values[n].tensor.numel() != numel for n in before) or not value.tensor.is_floating_point():
             return None
         if len(before) == 1 and value.op in REARRANGING:
-            return GraphStep("same", (before[0],))
+            return _GraphStep("same", (before[0],))
         if call is None:
             return None
         if value.op == "neg":
-            return GraphStep("scale", (before[0],), (Factor(-1.0),))
+            return _GraphStep("scale", (before[0],), (Factor(-1.0),))
         args, kwargs = call.args, call.kwargs
         if value.op in ("add", "sub") and len(args) == 2:
             sign = float(kwargs.get("alpha", 1)) * (-1 if value.op == "sub" else 1)
             return self._sum(args, (Factor(1.0), Factor(sign)))
         if value.op == "mul" and self._is_dropout(value):
-            return GraphStep("same", (before[0],))
+            return _GraphStep("same", (before[0],))
         if value.op in ("mul", "div") and len(args) == 2 and len(before) == 1 and not kwargs:
             return self._scale(value.op, args, before[0])
         return None
@@ -160,19 +158,19 @@ class Graph(Flow):
             return False
         return any(self.values[n].op == "bernoulli" for n in masks[0].inputs)
 
-    def _sum(self, args: tuple[Any, ...], factors: tuple[Factor, Factor]) -> GraphStep | None:
+    def _sum(self, args: tuple[Any, ...], factors: tuple[Factor, Factor]) -> _GraphStep | None:
         data = [
             (arg.number, factor)
             for arg, factor in zip(args, factors, strict=True)
             if isinstance(arg, Ref) and self.values[arg.number].is_data
         ]
         if len(data) == 2:
-            return GraphStep("sum", tuple(number for number, _ in data), tuple(factor for _, factor in data))
+            return _GraphStep("sum", tuple(number for number, _ in data), tuple(factor for _, factor in data))
         ((number, factor),) = data
         # Adding what is the same for every input moves the stream, but is no part of its wiring.
-        return GraphStep("same", (number,)) if factor.value == 1 else GraphStep("scale", (number,), (factor,))
+        return _GraphStep("same", (number,)) if factor.value == 1 else _GraphStep("scale", (number,), (factor,))
 
-    def _scale(self, op: str, args: tuple[Any, ...], data: int) -> GraphStep | None:
+    def _scale(self, op: str, args: tuple[Any, ...], data: int) -> _GraphStep | None:
         is_data = [isinstance(arg, Ref) and arg.number == data for arg in args]
         if sum(is_data) != 1 or (op == "div" and not is_data[0]):
             return None
@@ -181,7 +179,7 @@ class Graph(Flow):
             return None
         if op == "div":
             factor = replace(factor, value=1 / factor.value if factor.value else float("inf"))
-        return GraphStep("scale", (data,), (factor,))
+        return _GraphStep("scale", (data,), (factor,))
 
     def _factor(self, multiplier: Any, of: Tensor, power: int) -> Factor | None:
         """What `of` is multiplied with; power: -1 where the root mean square is that of what is divided by."""

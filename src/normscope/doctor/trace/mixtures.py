@@ -20,7 +20,7 @@ _LARGEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class _Mixture:
     """A value that is a weighted mean of others of its size; the weights are positive and add up to 1."""
 
     sources: tuple[int, ...]
@@ -34,7 +34,7 @@ class Mixture:
     """Whether it is the mean of x / RMS(x) of each of its sources x, rather than of x."""
 
 
-def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> Mixture | None:
+def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> _Mixture | None:
     """What mean of which earlier values this is; None where it is none.
 
     norms: the numbers of the values that are norms.
@@ -59,7 +59,7 @@ def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> Mixture
     if normed is None:
         return None
     keys = flow.between(stacked, weights)[1:]
-    return Mixture(
+    return _Mixture(
         sources=tuple(sources),
         weights=weights,
         by_parameter=_by_parameter(flow, keys, flow.values[sources[0]].shape[-1]),

@@ -11,7 +11,7 @@ from ....placement.printing import ranges
 from ...observe.parameters import NonfiniteWeight
 from ...record import Stack
 from ...result import Severity
-from ..initial_weights import MatrixGain, MatrixRole, typical, weighed
+from ..initial_weights import MatrixGain, typical, weighed
 from ..patient import Patient, at_initialisation, initial_weights, listed
 from ..rule import Fault, rule
 from ..structure import shape_of, wanted
@@ -60,7 +60,7 @@ TOLERANCE = 1.5
 """Factor by which a matrix may be larger or smaller than wanted. Uniform, normal and truncated draws of one scale agree
 within 5 %; drawing a packed matrix as a whole makes its parts √2 smaller than Glorot's."""
 
-_SAID: Mapping[MatrixRole, str] = {
+_SAID: Mapping[str, str] = {
     "value": "value",
     "output": "attention output",
     "ffn_in": "first feed-forward",

@@ -164,7 +164,7 @@ def _says_both_ways(patient: Patient, sites: Sequence[Site]) -> bool:
 
 def _knows_no_places(patient: Patient, sites: Sequence[Site]) -> bool:
     """Whether neither the stream nor attention tells one place from another, so that no token knows the next one."""
-    known = {seen.places.logits if seen.places else "" for _, seen in sites}
+    known = {seen.place_logits for _, seen in sites}
     return patient.observed.positions_along is None and known == {"none"}
 
 
@@ -219,14 +219,14 @@ _PLACES: dict[str, tuple[str, str]] = {
 def misplaced_positions(patient: Patient) -> Iterator[Fault]:
     """Attention whose logits between tokens that are alike depend on something else than how far apart these are."""
     for stack in patient.stacks:
-        sites = [site for site in attending(stack) if site[1].places is not None]
-        kinds = [seen.places.logits for _, seen in sites if seen.places]
+        sites = [site for site in attending(stack) if site[1].place_logits is not None]
+        kinds = [seen.place_logits for _, seen in sites]
         for kind, (told, fix) in _PLACES.items():
             found = [site for site, one in zip(sites, kinds, strict=True) if one == kind]
             # Trained biases may have any order in a block.
             if found and len(found) == len(sites):
                 yield Fault(where=where(found), message=f"a logit of q·k {told}", fix=fix)
-        turned = [site for site in sites if site[1].places and site[1].places.values]
+        turned = [site for site in sites if site[1].places_in_values]
         if turned:
             yield Fault(
                 severity=Severity.WARNING if len(turned) == len(sites) else Severity.INFO,

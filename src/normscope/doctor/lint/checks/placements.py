@@ -16,7 +16,7 @@ from ...identify.matching import TOLERANCE, Outline, matches, outline
 from ...identify.stacks import wired_like
 from ...record import Sublayer
 from ...result import Severity
-from ..block_wirings import OddBlock, odd_block
+from ..block_wirings import unlike_all
 from ..patient import Patient, a_configured_placement, listed
 from ..rule import Fault, rule
 from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
@@ -174,8 +174,8 @@ def mixed_placements(patient: Patient) -> Iterator[Fault]:
         inside = in_blocks(stack)
         # A mistake that is known by its name is told by that alone.
         known = any(True for _ in wiring.misplaced_step.check(patient))
-        if not known and not _is_a_mixture(patient, number) and (odd := odd_block(stack, shapes)):
-            yield _unlike_all(odd)
+        if not known and not _is_a_mixture(patient, number) and (odd := unlike_all(stack, shapes)):
+            yield odd
             continue
         yield from _by_one_block(patient, number)
         if explained(inside) or near(patient, number) or carries_norm(stack, wanted(patient, number)):
@@ -225,15 +225,6 @@ def _by_one_block(patient: Patient, number: int) -> Iterator[Fault]:
 
 _MIXED = 2
 """Ways in which the blocks of a mixture are wired."""
-
-
-def _unlike_all(odd: OddBlock) -> Fault:
-    return Fault(
-        where=listed(odd.names),
-        message=f"block {odd.number} of {odd.blocks} is wired unlike all others, with matrices of the same names and "
-        f"shapes: {'; '.join(odd.steps)}, where the others have {'; '.join(odd.usual)}",
-        fix=f"wire block {odd.number} as the others; where it is meant to differ, silence the rule",
-    )
 
 
 def _is_a_slip(patient: Patient, number: int, few: list[int]) -> bool:

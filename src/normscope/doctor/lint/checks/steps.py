@@ -224,9 +224,9 @@ def flat_gates(patient: Patient) -> Iterator[Fault]:
         drawn = at_initialisation(patient)
         yield Fault(
             severity=Severity.WARNING if drawn else Severity.INFO,
-            where=listed(gate.name for gate in flat),
+            where=listed(flat),
             message=f"parameters whose σ or tanh has less than {FLAT:.0%} of its greatest slope, in "
-            f"{min(gate.share for gate in flat):.0%} of their entries or more: {len(flat)}. Their gradients are "
+            f"{min(flat.values()):.0%} of their entries or more: {len(flat)}. Their gradients are "
             "smaller by as much" + ("" if drawn else "; a training may have led them there"),
             fix="start them nearer to 0, within 3 for σ and 1.5 for tanh, or reach an almost open or shut gate by a "
             "constant outside the curve"

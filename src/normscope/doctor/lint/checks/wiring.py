@@ -12,7 +12,7 @@ from ...identify.candidates import candidate
 from ...identify.matching import TOLERANCE
 from ...record import Stack, Sublayer
 from ...result import UNKNOWN_WIRING
-from ..nearest import NearestPlacement, nearest
+from ..nearest import compared, nearest
 from ..patient import Patient, listed
 from ..rule import Fault, rule
 from ..structure import carries_norm, in_blocks, kinds_of, shape_of, wanted
@@ -36,7 +36,7 @@ def unknown_wiring(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where=listed(sublayer.name for sublayer in unknown),
             message=f"{len(unknown)} of {len(inside)} sub-layers are joined to the stream as no registered placement "
-            f"has it: {listed(formulas)}" + (f". {_compared(near)}" if near and near.differences else ""),
+            f"has it: {listed(formulas)}" + (f". {compared(near)}" if near and near.differences else ""),
             fix="compare the two formulas; register one of your own as docs/own-placements.md says"
             if near and near.differences
             else "register a formula of your own as docs/own-placements.md says",
@@ -71,14 +71,6 @@ def _without_a_sum(patient: Patient) -> Iterator[Fault]:
                 "to no sub-layer whose sum with the stream was found: how these are joined to it is not known",
                 fix="look at these sums by eye; where the stream is cut or reshaped before them, add to it as it is",
             )
-
-
-def _compared(near: NearestPlacement) -> str:
-    """As "Nearest is Pre-LN, but ...", with both formulas of the first difference."""
-    first = near.differences[0]
-    words = "; ".join(f"{kind_name(one.kind)} {', '.join(dict.fromkeys(one.edits))}" for one in near.differences[:2])
-    title = near.placement.title
-    return f"Nearest is {title}, but {words}. Here {first.observed}, in {title} {first.expected}"
 
 
 @rule("misplaced-step")
