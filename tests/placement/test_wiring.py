@@ -22,8 +22,8 @@ def drawn(placement: type[Placement], blocks: int = 6) -> dict[str, Wiring]:
 def written(wiring: Wiring) -> list[str]:
     """A line a node: its label and the numbers of what feeds it, "-3" for what is taken off."""
     lines = []
-    for index, node in enumerate(wiring.nodes):
-        feeds = [f"-{e.source}" if e.subtracted else f"{e.source}" for e in wiring.edges if e.target == index]
+    for index, node in enumerate(wiring.boxes):
+        feeds = [f"-{e.source}" if e.subtracted else f"{e.source}" for e in wiring.wires if e.target == index]
         lines.append(" ".join([f"{index} {node.label}", *feeds]))
     return lines
 
@@ -60,7 +60,7 @@ def test_residual_computes_a_branch_once_for_both_of_its_streams():
 
 def test_b2t_carries_the_blocks_input_to_its_top():
     (wiring,) = drawn(named("b2t")).values()
-    assert [edge.target for edge in wiring.edges if edge.source == 0] == [1, 2, 4]
+    assert [edge.target for edge in wiring.wires if edge.source == 0] == [1, 2, 4]
     assert written(wiring)[4:] == ["4 + 0 3", "5 feed-forward 3", "6 + 4 5", "7 norm 6", "8 x 7"]
 
 
@@ -78,7 +78,7 @@ def test_attention_residuals_read_the_history_as_far_as_it_has_grown():
         "8 append 4 7",
         "9 v 8",
     ]
-    assert found["every block"].nodes[1].details == ("query: query", "keys: norm_key(v)")
+    assert found["every block"].boxes[1].details == ("query: query", "keys: norm_key(v)")
     assert list(found) == ["every block", "output"]  # the embedding is v_0 as it is, and h is never read
 
 
@@ -87,7 +87,7 @@ def test_attention_residuals_in_groups_read_the_sum_so_far_beside_the_groups_bef
     first, second = [w for w in wirings(named("attn-res-block")(stack)) if w.title.startswith("blocks")]
     assert first.title.startswith("blocks 1, 3, 5")
     assert "4 mix 0 3" in written(first)
-    assert [node.label for node in second.nodes if node.kind == "append"] == ["replace the last"]
+    assert [node.label for node in second.boxes if node.kind == "append"] == ["replace the last"]
 
 
 def test_ngpt_takes_the_stream_off_the_normed_branch():
@@ -96,7 +96,7 @@ def test_ngpt_takes_the_stream_off_the_normed_branch():
 
 
 def test_what_is_applied_inside_f_stands_in_its_box():
-    attention, feed_forward = (n for n in drawn(named("hybrid-norm"))["every block"].nodes if n.kind == "sublayer")
+    attention, feed_forward = (n for n in drawn(named("hybrid-norm"))["every block"].boxes if n.kind == "sublayer")
     assert attention.details == ("norm_query(query)", "norm_key(key)", "norm_value(value)")
     assert feed_forward.details == ()
 
@@ -135,7 +135,7 @@ class Odd(Placement):
 
 
 def test_numbers_stand_on_the_side_they_are_written():
-    labels = [node.label for node in drawn(Odd)["every block"].nodes]
+    labels = [node.label for node in drawn(Odd)["every block"].boxes]
     assert [label for label in labels if label not in ("x", "old", "attention", "feed-forward")] == [
         *("·", "1 -", "÷ (share + 1)", "+ 3") * 2,
         *("÷ 2", "÷ 2"),
@@ -151,28 +151,28 @@ def test_every_placement(name, shape):
     placement = named(name)(stack)
     found = wirings(placement)
     for wiring in found:
-        assert all(edge.source < edge.target for edge in wiring.edges)
-        fed = {edge.target for edge in wiring.edges}
-        assert {i for i, node in enumerate(wiring.nodes) if node.kind != "input"} == fed
+        assert all(edge.source < edge.target for edge in wiring.wires)
+        fed = {edge.target for edge in wiring.wires}
+        assert {i for i, node in enumerate(wiring.boxes) if node.kind != "input"} == fed
     blocks = [wiring for wiring in found if wiring.title not in ("embedding", "output")]
     for wiring in blocks:
-        kinds = [node.label for node in wiring.nodes if node.kind == "sublayer"]
+        kinds = [node.label for node in wiring.boxes if node.kind == "sublayer"]
         assert kinds == [kind.replace("_", "-") for kind in stack.kinds]
     # Norms drawn, as boxes or as words inside a box, are those the formula applies.
-    if any(" from norm" in str(wiring.nodes) for wiring in blocks):
+    if any(" from norm" in str(wiring.boxes) for wiring in blocks):
         # What numbers of a token are read from is named once, whichever stream it is applied to.
         asked = {f"norm_{name}" for block in read(placement).blocks for s in block for name in s.norm.widths} - {
             "norm_main"
         }
-        assert all(name in str(wiring.nodes) for wiring in blocks for name in asked)
+        assert all(name in str(wiring.boxes) for wiring in blocks for name in asked)
         return
     applied = [sum(sublayer.norm.uses for sublayer in block) for block in read(placement).blocks]
-    shown = [str(w.nodes).count("norm") - str(w.nodes).count("kind='norm'") for w in blocks]
+    shown = [str(w.boxes).count("norm") - str(w.boxes).count("kind='norm'") for w in blocks]
     assert set(shown) == set(applied)
 
 
 def test_a_mixture_is_told_from_sums_by_its_kind():
     """Attention residuals mix; the page draws them as what they are."""
-    kinds = {node.label: node.kind for wiring in drawn(named("attn-res")).values() for node in wiring.nodes}
+    kinds = {node.label: node.kind for wiring in drawn(named("attn-res")).values() for node in wiring.boxes}
     assert kinds["mix"] == "mix"
-    assert "mix" not in {node.kind for wiring in drawn(named("pre-ln")).values() for node in wiring.nodes}
+    assert "mix" not in {node.kind for wiring in drawn(named("pre-ln")).values() for node in wiring.boxes}

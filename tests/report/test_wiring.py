@@ -6,16 +6,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from normscope.catalogue.wiring_lanes import Box, Section, Wire, layout
+from normscope.catalogue.wiring_lanes import layout
 from normscope.catalogue.wiring_svg import wiring_svg
 from normscope.catalogue.wiring_text import wiring_text
+from normscope.placement.wiring import Box, Wire, Wiring
 
-POST = Section(
+POST = Wiring(
     "every block",
     (Box("input", "x"), Box("sublayer", "F", ("inside",)), Box("sum", "+"), Box("norm", "norm"), Box("output", "x")),
     (Wire(0, 1), Wire(0, 2), Wire(1, 2), Wire(2, 3), Wire(3, 4)),
 )
-TWO_STREAMS = Section(
+TWO_STREAMS = Wiring(
     "every block",
     (
         *(Box("input", "x"), Box("input", "r"), Box("sublayer", "F"), Box("sum", "+"), Box("output", "x")),
@@ -23,7 +24,7 @@ TWO_STREAMS = Section(
     ),
     (Wire(0, 2), Wire(0, 3), Wire(2, 3), Wire(3, 4), Wire(1, 5), Wire(2, 5), Wire(5, 6)),
 )
-LONG_SKIP = Section(
+LONG_SKIP = Wiring(
     "every block",
     (
         Box("input", "x"),
@@ -98,12 +99,12 @@ def test_a_skip_over_later_boxes_passes_on_the_left():
 
 
 def test_several_sections_have_titles():
-    text = wiring_text([POST, Section("output", (Box("input", "x"), Box("output", "y")), (Wire(0, 1),))])
+    text = wiring_text([POST, Wiring("output", (Box("input", "x"), Box("output", "y")), (Wire(0, 1),))])
     assert text.startswith("every block\n\n")
     assert text.endswith("output\n\nx\n│\ny")
 
 
-def any_section(dice: random.Random) -> Section:
+def any_section(dice: random.Random) -> Wiring:
     """A formula nobody wrote: boxes fed by any one or two before them, one to three streams."""
     streams = dice.randint(1, 3)
     boxes = [Box("input", f"s{i}") for i in range(streams)]
@@ -119,7 +120,7 @@ def any_section(dice: random.Random) -> Section:
     for end in ends:
         wires.append(Wire(end, len(boxes)))
         boxes.append(Box("output", f"o{end}"))
-    return Section("any", tuple(boxes), tuple(wires))
+    return Wiring("any", tuple(boxes), tuple(wires))
 
 
 @pytest.mark.sampled(one_in=8)
@@ -186,7 +187,7 @@ def test_svg_is_a_picture_of_its_own():
 
 
 def test_a_value_that_is_handed_on_as_several_streams_crosses_none_of_them():
-    copies = Section(
+    copies = Wiring(
         "embedding",
         (Box("input", "x"), *(Box("output", f"x{n}") for n in range(1, 5))),
         tuple(Wire(0, n) for n in range(1, 5)),
@@ -195,7 +196,7 @@ def test_a_value_that_is_handed_on_as_several_streams_crosses_none_of_them():
 
 
 def test_streams_that_enter_a_box_together_meet_there_and_do_not_cross():
-    read = Section(
+    read = Wiring(
         "output",
         (*(Box("input", f"x{n}") for n in range(1, 4)), Box("mix", "weighted sum"), Box("output", "y")),
         (*(Wire(n, 3) for n in range(3)), Wire(3, 4)),

@@ -10,9 +10,8 @@ from ..placement import Placement, Site, SublayerKind
 from ..placement.base import Initial
 from ..placement.reading import read, read_head
 from ..placement.symbol import Symbol, SymbolEnd, SymbolSublayer
-from ..placement.wiring import wirings
+from ..placement.wiring import Wiring, wirings
 from .rows import PlacementRow, Size, StackName, row
-from .wiring_lanes import Box, Section, Wire
 
 VOCABULARY = 10_000
 """Rows of the output projection that shapes are stated for."""
@@ -71,7 +70,7 @@ class Details:
     profiled: bool
     """True where initial values of the parameters are set from one batch before training."""
     schedules: dict[str, float]
-    wiring: dict[StackName, list[Section]] = field(default_factory=dict)
+    wiring: dict[StackName, list[Wiring]] = field(default_factory=dict)
 
 
 def details(placement: type[Placement], size: Size) -> Details:
@@ -96,20 +95,8 @@ def details(placement: type[Placement], size: Size) -> Details:
         parameters=list(_parameters(stacks, last)),
         profiled=placement.is_profiled(),
         schedules={name: initial for p in stacks.values() for name, initial in read(p).schedules.items()},
-        wiring={kind: sections(p) for kind, p in stacks.items()},
+        wiring={kind: wirings(p) for kind, p in stacks.items()},
     )
-
-
-def sections(placement: Placement) -> list[Section]:
-    """The wiring of one stack, ready to be drawn."""
-    return [
-        Section(
-            wiring.title,
-            tuple(Box(node.kind, node.label, node.details) for node in wiring.nodes),
-            tuple(Wire(edge.source, edge.target, edge.subtracted) for edge in wiring.edges),
-        )
-        for wiring in wirings(placement)
-    ]
 
 
 def _weights(stacks: dict[StackName, Placement]) -> Iterator[WeightRow]:

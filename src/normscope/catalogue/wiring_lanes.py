@@ -7,36 +7,8 @@ boxes of it to its left, and further streams stand to the right of all branches.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
 
-_BoxKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """What a diagram shows in one place; `details` stand below the label."""
-
-    kind: _BoxKind
-    label: str
-    details: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """From the box with index `source` to a later one, `target`; `subtracted` where a difference takes it off."""
-
-    source: int
-    target: int
-    subtracted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One part of a stack with its title."""
-
-    title: str
-    boxes: tuple[Box, ...]
-    wires: tuple[Wire, ...]
+from ..placement.wiring import Wire, Wiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +47,18 @@ class _Arrangement:
         return {lane for lane in beside if min(bar.start, bar.end) < lane < max(bar.start, bar.end)}
 
 
-def layout(section: Section) -> _Arrangement:
+def layout(section: Wiring) -> _Arrangement:
     """The same section always gives the same layout."""
     trunks = _trunks(section)
     order = _order(section, {box for trunk in trunks for box in trunk})
     return _Arranging(section, trunks, order).arranged()
 
 
-def _sources(section: Section, box: int) -> list[Wire]:
+def _sources(section: Wiring, box: int) -> list[Wire]:
     return [wire for wire in section.wires if wire.target == box]
 
 
-def _trunks(section: Section) -> list[list[int]]:
+def _trunks(section: Wiring) -> list[list[int]]:
     """For every output the boxes of its straight line, from an input where it can be.
 
     It passes through as few sub-layers as possible, nowhere as what is taken off, and then through as much as possible:
@@ -111,7 +83,7 @@ def _trunks(section: Section) -> list[list[int]]:
     return trunks
 
 
-def _order(section: Section, straight: set[int]) -> list[int]:
+def _order(section: Wiring, straight: set[int]) -> list[int]:
     """Boxes from top to bottom: branches as early as they can be, so that they leave a stream before it goes on."""
     level: list[int] = []
     for index in range(len(section.boxes)):
@@ -140,7 +112,7 @@ class _Chain:
 
 @dataclass(slots=True)
 class _Arranging:
-    section: Section
+    section: Wiring
     trunks: Sequence[list[int]]
     order: Sequence[int]
     follower: dict[int, int] = field(default_factory=dict)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from html import escape
 
-from .wiring_lanes import Crossbar, Section, Track, layout
+from ..placement.wiring import Wiring
+from .wiring_lanes import Crossbar, Track, layout
 
 _LETTER = 7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
 _LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34
@@ -35,7 +36,7 @@ _STYLE = """
 """
 
 
-def wiring_svg(sections: Sequence[Section], *, title: str, desc: str) -> str:
+def wiring_svg(sections: Sequence[Wiring], *, title: str, desc: str) -> str:
     """All sections side by side, on a card of their own; `title` and `desc` are for screen readers."""
     x, drawn, height = float(_MARGIN), [], 0.0
     for section in sections:
@@ -58,7 +59,7 @@ def wiring_svg(sections: Sequence[Section], *, title: str, desc: str) -> str:
 class _Picture:
     """One section; its own corner is (0, 0)."""
 
-    def __init__(self, section: Section) -> None:
+    def __init__(self, section: Wiring) -> None:
         self.boxes, self.layout = section.boxes, layout(section)
         self.x, self.width = self._lanes()
         self.y: list[float] = []

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from .wiring_lanes import Box, Crossbar, Section, Track, layout
+from ..placement.wiring import Box, Wiring
+from .wiring_lanes import Crossbar, Track, layout
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _GLYPHS = {
@@ -27,7 +28,7 @@ _NOTES = {"⊖": "⊖ takes off what enters from the side.", "┼": "┼ Two lin
 _GAP = 4  # columns between the boxes of neighbouring lanes: an arrow, a line, a corner
 
 
-def wiring_text(sections: Sequence[Section]) -> str:
+def wiring_text(sections: Sequence[Wiring]) -> str:
     """All sections below each other, each under its title where there are several."""
     drawn = [_Drawing(section).text() for section in sections]
     if len(sections) > 1:
@@ -45,7 +46,7 @@ def label(box: Box) -> str:
 class _Drawing:
     """A canvas of characters: cells know in which directions a line leaves them, and text lies over them."""
 
-    def __init__(self, section: Section) -> None:
+    def __init__(self, section: Wiring) -> None:
         self.boxes, self.layout = section.boxes, layout(section)
         self.lines: dict[tuple[int, int], int] = {}
         self.letters: dict[tuple[int, int], str] = {}

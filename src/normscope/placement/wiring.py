@@ -10,21 +10,21 @@ from .printing import ranges
 from .reading import named_parts, parts, walk
 from .symbol import Symbol, SymbolEnd, SymbolState
 
-_NodeKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
+_BoxKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
-    """A step of the formula; `details` are what is applied inside it."""
+class Box:
+    """A step of the formula, as a diagram shows it; `details`, what is applied inside it, stand below the label."""
 
-    kind: _NodeKind
+    kind: _BoxKind
     label: str
     details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Edge:
-    """From the node with index `source` to the one with index `target`; `subtracted` where it is taken off."""
+class Wire:
+    """From the box with index `source` to a later one, `target`; `subtracted` where a difference takes it off."""
 
     source: int
     target: int
@@ -33,18 +33,18 @@ class _Edge:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """One part of a stack as a graph; every edge runs from an earlier node to a later one."""
+    """One part of a stack as a graph; every wire runs from an earlier box to a later one."""
 
     title: str
-    nodes: tuple[_Node, ...]
-    edges: tuple[_Edge, ...]
+    boxes: tuple[Box, ...]
+    wires: tuple[Wire, ...]
 
     def reads(self, *, handed_on: bool) -> set[str]:
         """Names of the inputs that something is computed from; `handed_on`: or that are an output as they come."""
         return {
-            self.nodes[edge.source].label
-            for edge in self.edges
-            if self.nodes[edge.source].kind == "input" and (handed_on or self.nodes[edge.target].kind != "output")
+            self.boxes[edge.source].label
+            for edge in self.wires
+            if self.boxes[edge.source].kind == "input" and (handed_on or self.boxes[edge.target].kind != "output")
         }
 
 
@@ -75,7 +75,7 @@ def wirings(placement: Placement) -> list[Wiring]:
         some = f"block{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
         found.append(replace(wiring, title=some if len(by_kind) > 1 else "every block"))
     # One edge is a value handed on.
-    return [wiring for wiring in [*found, finish] if len(wiring.edges) > 1]
+    return [wiring for wiring in [*found, finish] if len(wiring.wires) > 1]
 
 
 def _by_name(names: tuple[str, ...], state: State) -> dict[str, SymbolState]:
@@ -89,19 +89,19 @@ def _graph(title: str, before: Mapping[str, SymbolState], after: Mapping[str, Sy
         builder.add_input(name, part)
     outputs = {name: builder.joined(part) for name, part in after.items()}
     for name, symbol in outputs.items():
-        builder.add(_Node("output", name), [builder.visit(symbol)])
-    used = sorted({index for edge in builder.edges for index in (edge.source, edge.target)})
+        builder.add(Box("output", name), [builder.visit(symbol)])
+    used = sorted({index for edge in builder.wires for index in (edge.source, edge.target)})
     number = {index: place for place, index in enumerate(used)}
-    edges = tuple(replace(e, source=number[e.source], target=number[e.target]) for e in builder.edges)
-    return Wiring(title, tuple(builder.nodes[index] for index in used), edges)
+    edges = tuple(replace(e, source=number[e.source], target=number[e.target]) for e in builder.wires)
+    return Wiring(title, tuple(builder.boxes[index] for index in used), edges)
 
 
 @dataclass(slots=True)
 class _Builder:
     """Symbols to nodes. The same symbol used twice is one node, so that a shared value is drawn once."""
 
-    nodes: list[_Node] = field(default_factory=list)
-    edges: list[_Edge] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
     found: dict[int, int] = field(default_factory=dict)
     """id of a symbol -> its node."""
     alive: list[Symbol] = field(default_factory=list)
@@ -111,15 +111,15 @@ class _Builder:
     histories: dict[tuple[int, ...], Symbol] = field(default_factory=dict)
     """ids of the values of a history, as far as it has grown -> the one symbol that stands for all of them."""
 
-    def add(self, node: _Node, sources: list[int], subtracted: int | None = None) -> int:
+    def add(self, node: Box, sources: list[int], subtracted: int | None = None) -> int:
         """A node fed by others; `subtracted`: the place among `sources` of what is taken off."""
-        self.nodes.append(node)
-        target = len(self.nodes) - 1
-        self.edges += [_Edge(source, target, place == subtracted) for place, source in enumerate(sources)]
+        self.boxes.append(node)
+        target = len(self.boxes) - 1
+        self.wires += [Wire(source, target, place == subtracted) for place, source in enumerate(sources)]
         return target
 
     def add_input(self, name: str, part: SymbolState) -> None:
-        node = self.add(_Node("input", name), [])
+        node = self.add(Box("input", name), [])
         values = part if isinstance(part, tuple) else (part,)
         for value in values:
             self.found[id(value)] = node
@@ -152,36 +152,36 @@ class _Builder:
         wires = [argument for argument in symbol.arguments if argument.width]
         if symbol.applies_f:
             inside = tuple(map(str, symbol.arguments[1:]))
-            return self.add(_Node("sublayer", symbol.op.replace("_", "-"), inside), [self.visit(symbol.arguments[0])])
+            return self.add(Box("sublayer", symbol.op.replace("_", "-"), inside), [self.visit(symbol.arguments[0])])
         if symbol.values:
             query, key, *read = symbol.arguments
             whole = self.histories.get(tuple(map(id, symbol.values)))
             nodes = [self.visit(value) for value in ([whole] if whole else symbol.values)]
             details = (f"query: {query}", f"keys: {key}", *(f"values: {value}" for value in read))
-            return self.add(_Node("mix", "mix", details), list(dict.fromkeys(nodes)))
+            return self.add(Box("mix", "mix", details), list(dict.fromkeys(nodes)))
         nodes = [self.visit(wire) for wire in wires]
         if symbol.op == "weighed":
             return self._weighed(symbol, nodes)
         if symbol.op in ("append", "replace the last"):
-            return self.add(_Node("append", symbol.op), nodes)
+            return self.add(Box("append", symbol.op), nodes)
         if symbol.op not in "+-·/":
-            return self.add(_Node("norm", symbol.op), nodes)
+            return self.add(Box("norm", symbol.op), nodes)
         if len(wires) == 1:
-            return self.add(_Node("scale", _with_number(symbol)), nodes)
+            return self.add(Box("scale", _with_number(symbol)), nodes)
         if symbol.op in "+-":
-            return self.add(_Node("sum", symbol.op), nodes, subtracted=1 if symbol.op == "-" else None)
-        return self.add(_Node("product", symbol.op), nodes)
+            return self.add(Box("sum", symbol.op), nodes, subtracted=1 if symbol.op == "-" else None)
+        return self.add(Box("product", symbol.op), nodes)
 
     def _weighed(self, symbol: Symbol, nodes: list[int]) -> int:
         """All weighted sums of the same values are one node, as a matrix that mixes streams is one."""
         weights = list(symbol.arguments[::2])
         if tuple(nodes) not in self.sums:
-            made = self.add(_Node("mix", "weighted sum", _weights(weights)), nodes)
+            made = self.add(Box("mix", "weighted sum", _weights(weights)), nodes)
             self.sums[tuple(nodes)] = made, weights
             return made
         made, known = self.sums[tuple(nodes)]
         known += weights
-        self.nodes[made] = _Node("mix", "weighted sums", _weights(known))
+        self.boxes[made] = Box("mix", "weighted sums", _weights(known))
         return made
 
 
