@@ -24,10 +24,20 @@ from normscope.train.device import seed_micro_batch
 from normscope_studies.engine import ladders
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.figure_3.config import PLACEMENTS, POST, PRE, Condition, Figure3Config, corpus_of
-from normscope_studies.figure_3.measure import MATRICES, STACKS, Bench, matrices
-from normscope_studies.figure_3.numbers import KINDS, Figure3Numbers, measure
-from normscope_studies.figure_3.study import SCALES, STUDY, Expected, claims
+from normscope_studies.figure_3.measure import (
+    MATRICES,
+    PLACEMENTS,
+    POST,
+    PRE,
+    STACKS,
+    Bench,
+    Condition,
+    Figure3Config,
+    corpus_of,
+    matrices,
+)
+from normscope_studies.figure_3.numbers import KINDS, Figure3Numbers, Figure3Theory, measure
+from normscope_studies.figure_3.study import SCALES, STUDY, claims
 
 TINY = replace(
     SCALES["smoke"].config, width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4
@@ -130,10 +140,12 @@ def numbers(
     )
 
 
-THEORY = Expected(
-    exponents={LARGE: -0.37, SMALL: -0.37},
-    factors={
-        name: dict.fromkeys(itertools.product(MATRICES, STACKS), factor) for name, factor in ((POST, 0.15), (PRE, -0.1))
+THEORY = Figure3Theory(
+    blocks=BLOCKS,
+    last={condition: {PRE: [depth**-0.37 for depth in BLOCKS]} for condition in (LARGE, SMALL)},
+    layers={
+        name: dict.fromkeys(itertools.product(MATRICES, STACKS), np.exp(factor * np.arange(6)))
+        for name, factor in ((POST, 0.15), (PRE, -0.1))
     },
 )
 

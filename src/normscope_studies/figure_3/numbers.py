@@ -11,7 +11,6 @@ import numpy as np
 
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import sources
-from normscope.data.parallel.batches import TranslationBatch
 from normscope.errors import UserError
 from normscope.evidence.estimates import Floats, estimate, exponent, slopes
 from normscope.measure import Estimate
@@ -22,8 +21,7 @@ from normscope.train.device import choose_device
 from ..engine.ladders import train
 from ..engine.pieces import Pieces
 from ..theory.simulation import setting_of
-from .config import PLACEMENTS, POST, Condition, Figure3Config, corpus_of
-from .measure import MATRICES, STACKS, Bench
+from .measure import MATRICES, PLACEMENTS, POST, STACKS, Bench, Condition, Figure3Config, corpus_of
 
 Layers = dict[tuple[str, str], Floats]
 """By matrix and stack: (S, L), or (L,) of what is predicted."""
@@ -166,66 +164,54 @@ def left_after_warm_up(numbers: Figure3Numbers) -> dict[tuple[str, str], Estimat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PredictedNorms:
-    """Frobenius norms of one model, layer by layer, before any model is built."""
-
-    norm: Layers
-    """Of a batch's gradient, mean over the batches."""
-    norm_of_mean: Layers
-    """Of the gradient averaged over all batches of a seed: about that of the batches taken as one."""
-
-    @property
-    def factors(self) -> dict[tuple[str, str], float]:
-        """Logarithms of the factors from layer to layer, of the norm of the mean."""
-        return {key: float(factor_per_layer(curve[None]).mean) for key, curve in self.norm_of_mean.items()}
-
-
-@dataclass(frozen=True, slots=True)
 class Figure3Theory:
-    """What theory predicts of every model that is measured."""
+    """Frobenius norms before any model is built, means over the batches that the models are measured on."""
 
     blocks: tuple[int, ...]
-    norms: Mapping[tuple[Condition, str, int], _PredictedNorms]
-    """By condition, placement and blocks of each stack."""
-
-    def last(self, condition: Condition, placement: str) -> list[float]:
-        """Norm of the last W2's gradient, by depth."""
-        return [float(self.norms[condition, placement, depth].norm["W2", "decoder"][-1]) for depth in self.blocks]
+    last: Mapping[Condition, Mapping[str, Sequence[float]]]
+    """By condition and placement: of a batch's gradient of the last W2, by depth."""
+    layers: Mapping[str, Layers]
+    """By placement, of the shallowest models: of the gradient averaged over all batches of a seed, layer by layer."""
 
     def exponent(self, condition: Condition, placement: str) -> float:
         """Of depth, of the last W2's."""
-        return float(exponent(self.blocks, np.array([self.last(condition, placement)])).mean)
+        return float(exponent(self.blocks, np.array([self.last[condition][placement]])).mean)
+
+    def factors(self, placement: str) -> dict[tuple[str, str], float]:
+        """Logarithms of the factors from layer to layer."""
+        return {key: float(factor_per_layer(curve[None]).mean) for key, curve in self.layers[placement].items()}
 
 
 def theory_of(config: Figure3Config, bench: Bench) -> Figure3Theory:
-    """For every model, on the batches that it is measured on."""
+    """Of the models that are measured, on their batches; those averaged are taken as one batch."""
     vocabulary = len(bench.corpus.target.vocabulary)
-    found: dict[tuple[Condition, str, int], _PredictedNorms] = {}
-    for condition in {config.layers_condition, *config.conditions}:
+
+    def settings(condition: Condition, *, averaged: bool) -> list[ModelSetting]:
         model = config.model(POST, config.blocks[0], condition.dropout)
-
-        def setting(batches: Sequence[TranslationBatch], model: Any = model) -> ModelSetting:
-            return setting_of(batches, model, vocabulary=vocabulary, label_smoothing=config.label_smoothing)
-
         seeds = [bench.batches(condition, seed) for seed in range(1, config.seeds + 1)]
-        single = [setting([batch]) for batches in seeds for batch in batches]
-        averaged = [setting(batches) for batches in seeds]
-        for blocks in config.blocks if condition in config.conditions else config.blocks[:1]:
-            for placement in PLACEMENTS:
-                norm, norm_of_mean = (
-                    _predicted(placement, [replace(one, blocks=blocks) for one in group])
-                    for group in (single, averaged)
-                )
-                found[condition, placement, blocks] = _PredictedNorms(norm=norm, norm_of_mean=norm_of_mean)
-    return Figure3Theory(config.blocks, found)
+        groups = seeds if averaged else [[batch] for batches in seeds for batch in batches]
+        return [
+            setting_of(group, model, vocabulary=vocabulary, label_smoothing=config.label_smoothing) for group in groups
+        ]
 
+    def mean(placement: str, asked: Sequence[ModelSetting], matrix: str, stack: str) -> Floats:
+        curves = [predict(placement, one)[stack].gradient_norm[MATRICES[matrix]] for one in asked]
+        found: Floats = np.mean([np.asarray(curve, np.float64) for curve in curves], axis=0)
+        return found
 
-def _predicted(placement: str, settings: Sequence[ModelSetting]) -> Layers:
-    """Means over the settings."""
-    curves = [predict(placement, setting) for setting in settings]
-    return {
-        (matrix, stack): np.mean(
-            [np.asarray(one[stack].gradient_norm[MATRICES[matrix]], np.float64) for one in curves], axis=0
-        )
-        for matrix, stack in PARTS
-    }
+    single = {condition: settings(condition, averaged=False) for condition in config.conditions}
+    averaged = settings(config.layers_condition, averaged=True)
+    return Figure3Theory(
+        blocks=config.blocks,
+        last={
+            condition: {
+                placement: [
+                    float(mean(placement, [replace(one, blocks=blocks) for one in asked], "W2", "decoder")[-1])
+                    for blocks in config.blocks
+                ]
+                for placement in PLACEMENTS
+            }
+            for condition, asked in single.items()
+        },
+        layers={placement: {part: mean(placement, averaged, *part) for part in PARTS} for placement in PLACEMENTS},
+    )

@@ -11,9 +11,8 @@ from normscope.report.chart import Kind, Panel, Series
 from normscope.report.words import counted
 
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure, StudyTable
-from .config import PLACEMENTS, POST, PRE, Condition, Figure3Config, corpus_title
-from .measure import MATRICES, PRINTED, STACKS, mean_target_tokens
+from ..engine.page import StudyFigure
+from .measure import MATRICES, PLACEMENTS, POST, PRE, PRINTED, STACKS, Figure3Config, corpus_title, mean_target_tokens
 from .numbers import (
     KINDS,
     Figure3Numbers,
@@ -38,8 +37,8 @@ _CLAIMED: dict[str, tuple[str, str, Callable[[float, float], float]]] = {
 """Letter of the panel, and what the paper says: from how many times deeper, and our first value."""
 
 
-def figures(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, trained: str) -> list[StudyFigure]:
-    """layers: the condition of panels (a) and (b). trained: what the model that went through the warm-up is."""
+def figures(numbers: Figure3Numbers, theory: Figure3Theory, trained: str) -> list[StudyFigure]:
+    """trained: what the model that went through the warm-up is."""
     found = [
         StudyFigure.of_panels(
             name="figure_3",
@@ -48,7 +47,7 @@ def figures(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, t
             "by layer (e: encoder, d: decoder). (c), (d): of the last W₂, by the number of blocks in each stack. Bands "
             "are 95 % intervals over seeds. The paper's own curves are known by what its text says of them: around "
             f"{PUBLISHED} in (d), and Theorem 1's order 1/√L in (c), drawn through our first value.",
-            panels=[_layers_panel(numbers, theory, layers, matrix, trained) for matrix in MATRICES]
+            panels=[_layers_panel(numbers, theory, matrix, trained) for matrix in MATRICES]
             + [_depth_panel(numbers, theory, placement) for placement in (PRE, POST)],
             told="Gradient norms by layer and by depth, Post-LN and Pre-LN",
             wide=True,
@@ -86,12 +85,10 @@ def figures(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, t
     return found
 
 
-def _layers_panel(
-    numbers: Figure3Numbers, theory: Figure3Theory, condition: Condition, matrix: str, trained: str
-) -> Panel:
+def _layers_panel(numbers: Figure3Numbers, theory: Figure3Theory, matrix: str, trained: str) -> Panel:
     series, depth = [], numbers.blocks[0]
     for placement, title in PLACEMENTS.items():
-        hue, predicted = _PLACEMENT_HUES[placement], theory.norms[condition, placement, depth].norm_of_mean
+        hue, predicted = _PLACEMENT_HUES[placement], theory.layers[placement]
         series.append(_over_layers(title, hue, numbers.layers[placement]["norm_of_mean"], matrix))
         series.append(_over_layers(f"{title}, predicted", hue, predicted, matrix, kind="predicted"))
     if numbers.after:
@@ -103,7 +100,7 @@ def _layers_panel(
 def _depth_panel(numbers: Figure3Numbers, theory: Figure3Theory, placement: str) -> Panel:
     x, series = list(numbers.blocks), list[Series]()
     for hue, (condition, by_placement) in enumerate(numbers.last.items(), _CONDITION_HUE):
-        found, predicted = estimate(by_placement[placement]), theory.last(condition, placement)
+        found, predicted = estimate(by_placement[placement]), theory.last[condition][placement]
         series.append(measured(condition.title, hue, x, found.mean, found.half_width))
         series.append(line(f"predicted, {condition.title}", "predicted", hue, x, predicted))
     letter, label, claimed = _CLAIMED[placement]
@@ -140,24 +137,6 @@ def _over_layers(label: str, hue: int, layers: Layers, matrix: str, *, kind: Kin
     return Series(label=label, kind=kind, hue=hue, x=range(len(values)), y=values, low=low, high=high)
 
 
-def last_table(numbers: Figure3Numbers, theory: Figure3Theory) -> StudyTable:
-    """Of the last W₂ at every depth, with the exponent of depth."""
-    rows: list[list[str | float | None]] = []
-    for condition, by_placement in numbers.last.items():
-        for placement, values in by_placement.items():
-            slope, found = exponent(numbers.blocks, values), estimate(values)
-            kinds: dict[str, tuple[Any, Any]] = {
-                "measured": (found.mean, slope.mean),
-                "± (95 %)": (found.half_width, slope.half_width),
-                "predicted": (theory.last(condition, placement), theory.exponent(condition, placement)),
-            }
-            begin = (PLACEMENTS[placement], condition.title)
-            rows += [[*begin, kind, *map(float, norms), float(power)] for kind, (norms, power) in kinds.items()]
-    depths = [f"{depth}-{depth}" for depth in numbers.blocks]
-    columns = ["placement", "batches", "", *depths, "exponent of depth"]
-    return StudyTable(title="Gradient norm of the last W₂", columns=columns, rows=rows)
-
-
 def conditions(config: Figure3Config, pieces: ModelPieces) -> dict[str, str]:
     """How it was pieces."""
     layers, depth = pieces.layers[POST], config.blocks[0]
@@ -188,23 +167,22 @@ def conditions(config: Figure3Config, pieces: ModelPieces) -> dict[str, str]:
     return found
 
 
-def data(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, pieces: ModelPieces) -> dict[str, Any]:
+def data(numbers: Figure3Numbers, theory: Figure3Theory, pieces: ModelPieces) -> dict[str, Any]:
     """Every norm with its interval, and what theory predicts of it."""
     by_layer = {}
     for placement, kinds in numbers.layers.items():
-        predicted = theory.norms[layers, placement, numbers.blocks[0]]
+        factors = theory.factors(placement)
         by_layer[placement] = _layers_data(kinds)
-        for (matrix, stack), values in predicted.norm_of_mean.items():
-            factor = np.exp(predicted.factors[matrix, stack])
-            predicted_too = {"predicted_norm_of_mean": values, "predicted_factor_per_layer": factor}
-            by_layer[placement][matrix][stack] |= predicted_too
+        for (matrix, stack), values in theory.layers[placement].items():
+            predicted = {"predicted_norm_of_mean": values, "predicted_factor_per_layer": np.exp(factors[matrix, stack])}
+            by_layer[placement][matrix][stack] |= predicted
     by_depth = {
         condition.title: {
             placement: {
                 **plain_estimate(estimate(values)),
                 "seeds": values,
                 "exponent_of_depth": plain_estimate(exponent(numbers.blocks, values)),
-                "predicted": theory.last(condition, placement),
+                "predicted": theory.last[condition][placement],
                 "predicted_exponent_of_depth": theory.exponent(condition, placement),
                 "target_tokens": mean_target_tokens(pieces.last[condition, placement, numbers.blocks[0]]),
             }

@@ -5,7 +5,6 @@ The statements of Xiong et al. 2020, section 3.4, stand beside what was measured
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,10 +18,18 @@ from ..engine.page import Claim
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
-from .config import POST, PRE, Condition, Figure3Config
-from .measure import PRINTED
-from .numbers import PARTS, Figure3Numbers, factor_per_layer, left_after_warm_up, measure, numbers_of, theory_of
-from .page import PUBLISHED, conditions, data, figures, last_table
+from .measure import POST, PRE, PRINTED, Condition, Figure3Config
+from .numbers import (
+    PARTS,
+    Figure3Numbers,
+    Figure3Theory,
+    factor_per_layer,
+    left_after_warm_up,
+    measure,
+    numbers_of,
+    theory_of,
+)
+from .page import PUBLISHED, conditions, data, figures
 
 AROUND = 0.1
 """Relative: "around 1.6" is 1.44 to 1.76, the mean over the depths."""
@@ -38,29 +45,19 @@ _SECTION = "Xiong et al. 2020, section 3.4"
 _EXPONENT, _A_LAYER = "exponent of depth", "factor from layer to layer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What theory predicts of the slopes."""
-
-    exponents: Mapping[Condition, float]
-    """Of depth: Pre-LN's last W2."""
-    factors: Mapping[str, Mapping[tuple[str, str], float]]
-    """From layer to layer, by placement, then matrix and stack; logarithms."""
-
-
-def claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
+def claims(numbers: Figure3Numbers, theory: Figure3Theory) -> list[Claim]:
     """Panel (d), (c), (a) and (b), and after the warm-up; each as the paper has it, then corrected."""
     return [*_depth_claims(numbers, theory), *_layer_claims(numbers, theory), *_warm_up_claims(numbers)]
 
 
-def _depth_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
+def _depth_claims(numbers: Figure3Numbers, theory: Figure3Theory) -> list[Claim]:
     """Panels (c) and (d)."""
     post, pre = (
         {_batches(condition): exponent(numbers.blocks, by[placement]) for condition, by in numbers.last.items()}
         for placement in (POST, PRE)
     )
     sizes = {_batches(condition): estimate(by[POST].mean(1)) for condition, by in numbers.last.items()}
-    predicted = {_batches(condition): value for condition, value in theory.exponents.items()}
+    predicted = {_batches(condition): theory.exponent(condition, PRE) for condition in numbers.last}
     return [
         claim(
             "Figure 3(d), Post-LN keeps its size",
@@ -112,14 +109,14 @@ def _depth_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
     ]
 
 
-def _layer_claims(numbers: Figure3Numbers, theory: Expected) -> list[Claim]:
+def _layer_claims(numbers: Figure3Numbers, theory: Figure3Theory) -> list[Claim]:
     """Panels (a) and (b)."""
     post, pre = (numbers.layers[name]["norm_of_mean"] for name in (POST, PRE))
     slopes, pre_slopes = ({_part(key): factor_per_layer(by[key]) for key in PARTS} for by in (post, pre))
     last_over_first = {_part(key): estimate(np.log(pre[key][:, -1] / pre[key][:, 0])) for key in PARTS}
 
     def as_predicted(name: str, reason: str, placement: str, measured: Mapping[str, Estimate]) -> Claim:
-        factors = {_part(key): factor for key, factor in theory.factors[placement].items()}
+        factors = {_part(key): factor for key, factor in theory.factors(placement).items()}
         layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
         return claim(
             f"Figure 3(a, b), {name}",
@@ -210,21 +207,13 @@ def _ends_of_layers(parts: Mapping[tuple[str, str], Floats]) -> str:
 def run(config: Figure3Config, pieces: Pieces) -> Findings:
     """Raises UserError for a corpus that is not there, and for a training that fails."""
     measured = measure(config, pieces)
-    numbers, theory, layers = (
-        numbers_of(measured, config.blocks),
-        theory_of(config, measured.bench),
-        config.layers_condition,
-    )
-    expected = Expected(
-        exponents={condition: theory.exponent(condition, PRE) for condition in config.conditions},
-        factors={name: theory.norms[layers, name, config.blocks[0]].factors for name in (POST, PRE)},
-    )
+    numbers, theory = numbers_of(measured, config.blocks), theory_of(config, measured.bench)
     return Findings(
         conditions=conditions(config, measured),
-        claims=claims(numbers, expected),
-        figures=figures(numbers, theory, layers, trained=f"width {config.warm_up_width}"),
-        tables=[last_table(numbers, theory)],
-        data=data(numbers, theory, layers, measured),
+        claims=claims(numbers, theory),
+        figures=figures(numbers, theory, trained=f"width {config.warm_up_width}"),
+        tables=[],
+        data=data(numbers, theory, measured),
     )
 
 
