@@ -78,8 +78,7 @@ def drawn(page: ComparisonPage) -> dict[str, str]:
 
 
 def panels(page: ComparisonPage, figure: str) -> list[Panel]:
-    explored = explorer(page)
-    return chart_panels(next(chart for chart in explored.charts if chart.figure == figure), explored.arms)
+    return chart_panels(explorer(page)[figure][0])
 
 
 def words(svg: str) -> str:

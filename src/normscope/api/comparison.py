@@ -82,9 +82,7 @@ class Comparison:
         from ..report.chart_svg import panels_figure
         from ..report.comparison.explore import explorer
 
-        explored = explorer(self.page)
-        (chart,) = [chart for chart in explored.charts if chart.figure == "valid-loss"]
-        return panels_figure(chart_panels(chart, explored.arms))
+        return panels_figure(chart_panels(explorer(self.page)["valid-loss"][0]))
 
     def __str__(self) -> str:
         """What the terminal shows at the end."""

@@ -4,13 +4,13 @@ Where a chart has more placements than there are hues, each has a panel of its o
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .chart import PLACEMENT, Chart, ChartLine, CurveSwitch, Panel, Series
+from .chart import PLACEMENT, Panel, Series
 from .svg import HUES
 
 # S = seeds, U = updates, X = points of a curve
@@ -64,24 +64,44 @@ def seed_mean(values_SU: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(count_U > 0, total_U / np.maximum(count_U, 1), np.nan)
 
 
-def chart_panels(chart: Chart, arms: Sequence[CurveSwitch]) -> list[Panel]:
-    """One panel with the curves of all arms that are on, or one for each placement if these are more than the hues.
+def of_seeds(look: Series, x: Sequence[float], rows: Sequence[Sequence[float | None]]) -> Series:
+    """The curve of these rows of one a seed: the mean of those that have a value, in a band from lowest to highest."""
+    values_SX = np.array(rows, dtype=np.float64).reshape(len(rows), len(x))
+    here_SX = np.isfinite(values_SX)
+    low = high = list[float | None]()
+    if len(rows) > 1:
+        low, high = (
+            [finite(value) for value in pick(np.where(here_SX, values_SX, far), axis=0)]
+            for pick, far in ((np.min, np.inf), (np.max, -np.inf))
+        )
+    return replace(look, x=x, y=[finite(value) for value in seed_mean(values_SX)], low=low, high=high, rows=rows)
+
+
+def chart_panels(panel: Panel) -> list[Panel]:
+    """One panel with all curves that are shown, or one for each placement if these are more than the hues.
 
     The panels of placements have the same ends, and their variants are told by dash and marker.
     """
-    lines = [line for line in chart.lines if arms[line.arm].shown]
-    groups: dict[str, list[ChartLine]] = {}
-    for line in lines:
-        groups.setdefault(_group(arms[line.arm]), []).append(line)
+    shown = [one for one in panel.series if one.shown]
+    groups: dict[str, list[Series]] = {}
+    for one in shown:
+        groups.setdefault(_group(one), []).append(one)
     if not too_many(groups):
-        looks = {line.arm: (arms[line.arm].label, arms[line.arm].hue, arms[line.arm].variant) for line in lines}
-        return [_chart_panel(chart, chart.title, lines, looks, log_y=chart.log_y, ends=chart.y_range)]
-    names = {i: arm.label.removeprefix(_group(arm)).removeprefix(", ") for i, arm in enumerate(arms)}
-    variants = list(dict.fromkeys(names[line.arm] for line in lines))
-    looks = {line.arm: (names[line.arm] or "runs", -1, variants.index(names[line.arm])) for line in lines}
-    log = chart.log_y and chart.level is None
-    ends = _common_ends(chart, lines, log=log)
-    return [_chart_panel(chart, group, own, looks, log_y=log, ends=ends) for group, own in groups.items()]
+        return [_few_points(panel, shown)]
+    names = {one.label: one.label.removeprefix(_group(one)).removeprefix(", ") for one in shown}
+    variants = list(dict.fromkeys(names.values()))
+    log = panel.log_y and panel.level is None
+    panel = replace(panel, log_y=log, y_range=_common_ends(panel, shown, log=log))
+    return [
+        _few_points(
+            replace(panel, title=group),
+            [
+                replace(one, label=names[one.label] or "runs", hue=-1, variant=variants.index(names[one.label]))
+                for one in own
+            ],
+        )
+        for group, own in groups.items()
+    ]
 
 
 def too_many(groups: Collection[str]) -> bool:
@@ -89,79 +109,51 @@ def too_many(groups: Collection[str]) -> bool:
     return len(groups) > len(HUES)
 
 
-def _group(arm: CurveSwitch) -> str:
-    return arm.facets.get(PLACEMENT, arm.label)
+def _group(one: Series) -> str:
+    return one.facets.get(PLACEMENT, one.label)
 
 
-def _chart_panel(
-    chart: Chart,
-    title: str,
-    lines: Sequence[ChartLine],
-    looks: Mapping[int, tuple[str, int, int]],
-    *,
-    log_y: bool,
-    ends: tuple[float, float] | None,
-) -> Panel:
-    """Curves that coincide are one, in ink where their hues differ; looks: label, hue and variant by arm."""
-    alike: dict[tuple[Any, ...], list[ChartLine]] = {}
-    for line in lines:
-        same = tuple(map(tuple, (next(iter(line.over.by_name.values())), *line.rows)))
-        alike.setdefault((same, looks[line.arm][2]), []).append(line)
-    series = [_mean_and_range(several, looks) for several in alike.values()]
-    if chart.level is not None and any(value is not None for one in series for value in one.y):
+def _few_points(panel: Panel, shown: Sequence[Series]) -> Panel:
+    """Curves that coincide are one, in ink where their hues differ; the level is one more."""
+    alike: dict[tuple[object, ...], list[Series]] = {}
+    for one in shown:
+        alike.setdefault((tuple(one.x), tuple(map(tuple, one.rows)), one.variant), []).append(one)
+    series = [_bundle(several) for several in alike.values()]
+    if panel.level is not None and any(value is not None for one in series for value in one.y):
         x = [at for one in series for at in one.x]
-        name, level = chart.level
+        name, level = panel.level
         series.append(Series(label=name, kind="claimed", hue=-1, x=[min(x), max(x)], y=[level, level]))
-    return Panel(
-        title=title,
-        xlabel=chart.xlabel,
-        ylabel=chart.ylabel,
-        series=series,
-        log_x=chart.log_x,
-        log_y=log_y,
-        y_range=ends,
-        ticks=chart.ticks,
-        crossed=chart.crossed,
-    )
+    return replace(panel, series=series, level=None)
 
 
-def _mean_and_range(lines: Sequence[ChartLine], looks: Mapping[int, tuple[str, int, int]]) -> Series:
-    """The mean over the seeds that have a value, in a band from the lowest to the highest."""
-    line, several = lines[0], [looks[line.arm] for line in lines]
-    labels = list(dict.fromkeys(label for label, _, _ in several))
+def _bundle(several: Sequence[Series]) -> Series:
+    first, labels = several[0], list(dict.fromkeys(one.label for one in several))
     more = f" and {len(labels) - 1} others" if len(labels) > _MOST_NAMES else ""
-    values_SX = np.array(line.rows, dtype=np.float64)
-    places = kept(values_SX, _MOST_POINTS)
-    x, values_SX = next(iter(line.over.by_name.values())), values_SX[:, places]
-    here_SX = np.isfinite(values_SX)
-    low = high = list[float | None]()
-    if len(values_SX) > 1:
-        low = [_finite(value) for value in np.where(here_SX, values_SX, np.inf).min(0)]
-        high = [_finite(value) for value in np.where(here_SX, values_SX, -np.inf).max(0)]
-    return Series(
+    places = kept(np.array(first.rows, dtype=np.float64), _MOST_POINTS)
+    look = replace(
+        first,
         label=f"{labels[0]}{more}" if more else "; ".join(labels),
-        kind=line.kind,
-        hue=several[0][1] if len({hue for _, hue, _ in several}) == 1 else -1,
-        variant=several[0][2],
-        x=[x[i] for i in places],
-        y=[_finite(value) for value in seed_mean(values_SX)],
-        low=low,
-        high=high,
-        crosses=line.crosses,
+        hue=first.hue if len({one.hue for one in several}) == 1 else -1,
+        further={},
+        rows=(),
+        x=(),
+        y=(),
     )
+    return of_seeds(look, [first.x[i] for i in places], [[row[i] for i in places] for row in first.rows])
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """None for what is not."""
     return float(value) if math.isfinite(value) else None
 
 
-def _common_ends(chart: Chart, lines: Sequence[ChartLine], *, log: bool) -> tuple[float, float] | None:
-    values = [value for line in lines for row in line.rows for value in row if value is not None]
+def _common_ends(panel: Panel, shown: Sequence[Series], *, log: bool) -> tuple[float, float] | None:
+    values = [value for one in shown for row in one.rows for value in row if value is not None]
     if len(set(values)) < 2:
         return None
     low, high = min(values), max(values)
-    if chart.level is not None:
-        high = max(chart.level[1], min(high, _CEILING * chart.level[1]))
+    if panel.level is not None:
+        high = max(panel.level[1], min(high, _CEILING * panel.level[1]))
     if log:
         wider = (high / low) ** _MARGIN
         return low / wider, high * wider

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from .chart import Chart, CurveSwitch, Panel, Series
+from .chart import Panel, Series
 from .chart_panels import chart_panels
 from .svg import HUES, INK, house_style, to_svg
 from .words import significant
@@ -74,9 +74,9 @@ def panels_figure(panels: Sequence[Panel], *, columns: int = 2) -> Figure:
 _CROSS: Mapping[str, Any] = {"ls": "", "marker": "x", "ms": 9, "mew": 2.5}
 
 
-def chart_svg(chart: Chart, arms: Sequence[CurveSwitch]) -> str:
-    """The curves of all arms that are on, as SVG text that is described in words."""
-    return panels_svg(panels := chart_panels(chart, arms), title=chart.title, columns=min(3, len(panels)))
+def chart_svg(panel: Panel) -> str:
+    """The curves over many updates and seeds that are shown, as SVG text that is described in words."""
+    return panels_svg(panels := chart_panels(panel), title=panel.title, columns=min(3, len(panels)))
 
 
 def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from .chart import Chart, ChartColumns, ChartLine, CurveSwitch, Explorer, Kind, Panel, Series
+from .chart import Kind, Panel, Series
 from .words import printable
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -57,8 +57,8 @@ class _Scripted:
     script: str
 
 
-def scripted(explorer: Explorer, *sheets: str) -> _Scripted:
-    """A page's data beside the script that draws it; sheets: the style sheets that the page has beside the house's."""
+def scripted(figures: Mapping[str, Sequence[Panel]], *sheets: str) -> _Scripted:
+    """The data of a page's figures beside the script that draws it; sheets: style sheets beside the house's."""
     css = f"{(VENDOR / 'uPlot.min.css').read_text(encoding='utf-8')}\n{style_sheet(*sheets, 'explore')}"
     script = source()
     # Attributes of pictures are styled in place; `style-src` is for browsers that do not tell elements from attributes.
@@ -66,7 +66,7 @@ def scripted(explorer: Explorer, *sheets: str) -> _Scripted:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; "
         f"style-src-elem '{_hash(css)}'; style-src-attr 'unsafe-inline'; img-src data:"
     )
-    return _Scripted(policy=policy, css=css, data=encoded(explorer), script=script)
+    return _Scripted(policy=policy, css=css, data=encoded(figures), script=script)
 
 
 @cache
@@ -96,59 +96,104 @@ _SHARE = 1e-4
 """How far a column may lie from a fixed share of the first: epochs are recorded to four decimals."""
 _REACH = 9.0
 """Largest over smallest value of a line that is written in multiples of a unit."""
+_ROOM = 1.05
+"""The upper end of an axis from 0, over the largest value."""
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'"}
 
 
-def encoded(explorer: Explorer) -> str:
-    """The page's data. Inside of strings `<`, `>`, `&` and everything that is not ASCII are written as escapes."""
-    tables: list[ChartColumns] = []
+_MARKS: Mapping[Kind, str] = {"predicted": "dashed", "claimed": "dotted", "points": "points"}
+"""By kind, what the script draws in place of a line."""
+
+
+def encoded(figures: Mapping[str, Sequence[Panel]]) -> str:
+    """The page's data: the charts of each figure, whose element has the id by which it is given.
+
+    Inside of strings `<`, `>`, `&` and everything that is not ASCII are written as escapes.
+    """
+    charts = [
+        (figure, panel, drawn)
+        for figure, panels in figures.items()
+        for panel in panels
+        if (drawn := [one for one in panel.series if len(one.x)])
+    ]
+    looks: dict[tuple[str, ...], Series] = {}
+    for figure, _, drawn in charts:
+        for one in drawn:
+            looks.setdefault(_switch(figure, one), one)
+    arms = list(looks)
+    tables: list[Mapping[str, Sequence[float]]] = []
     data: dict[str, Any] = {
         "arms": [
             {
-                "label": printable(arm.label),
-                "facets": {name: printable(value) for name, value in arm.facets.items()},
-                "hue": arm.hue,
-                "variant": arm.variant,
-                "shown": arm.shown,
+                "label": printable(look.label),
+                "facets": {name: printable(value) for name, value in look.facets.items()},
+                "hue": look.hue,
+                "variant": look.variant,
+                "shown": look.shown,
             }
-            for arm in explorer.arms
+            for look in looks.values()
         ],
-        "charts": [_chart(chart, tables) for chart in explorer.charts if chart.lines],
+        "charts": [
+            _chart(figure, panel, [_line(one, panel, arms.index(_switch(figure, one)), arms, tables) for one in drawn])
+            for figure, panel, drawn in charts
+        ],
     }
     data["tables"] = [_table(table) for table in tables]
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
 
 
-def _chart(chart: Chart, tables: list[ChartColumns]) -> dict[str, Any]:
+def _switch(figure: str, one: Series) -> tuple[str, ...]:
+    """What is switched on and off as one."""
+    where = [f"{name}: {value}" for name, value in one.facets.items()] or [figure]
+    return (one.label, str(one.hue), str(one.variant), *where)
+
+
+def _chart(figure: str, panel: Panel, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    ends = panel.y_range
+    if ends is None and panel.from_zero and not panel.log_y:
+        most = max(v for one in panel.series for row in (one.y, one.high, (0.0,)) for v in row if v is not None)
+        ends = (0.0, _ROOM * most) if most > 0 else None
     return {
-        "figure": chart.figure,
-        "title": printable(chart.title),
-        "x": chart.xlabel,
-        "y": chart.ylabel,
-        "logX": chart.log_x,
-        "logY": chart.log_y,
-        "range": None if chart.y_range is None else _values(chart.y_range),
-        "level": None if chart.level is None else [chart.level[0], *_values(chart.level[1:])],
-        "ticks": [printable(tick) for tick in chart.ticks],
-        "frames": list(chart.frames),
-        "lines": [_line(line, tables) for line in chart.lines],
+        "figure": figure,
+        "title": printable(panel.title),
+        "x": panel.xlabel,
+        "y": panel.ylabel,
+        "logX": panel.log_x,
+        "logY": panel.log_y,
+        "range": None if ends is None else _values(ends),
+        "level": None if panel.level is None else [panel.level[0], *_values(panel.level[1:])],
+        "ticks": [printable(tick) for tick in panel.ticks],
+        "frames": list(panel.frames),
+        "lines": lines,
     }
 
 
-def _line(line: ChartLine, tables: list[ChartColumns]) -> dict[str, Any]:
-    place = next((i for i, table in enumerate(tables) if table is line.over), len(tables))
+def _line(
+    one: Series, panel: Panel, arm: int, arms: Sequence[tuple[str, ...]], tables: list[Mapping[str, Sequence[float]]]
+) -> dict[str, Any]:
+    """Measurements without an order are put into that of x, in which the crosshair looks for them.
+
+    Curves with the same points share a table, which the page holds once.
+    """
+    order = sorted(range(len(one.x)), key=lambda i: one.x[i]) if one.kind == "points" else range(len(one.x))
+    over = {name: [column[i] for i in order] for name, column in {panel.xlabel: one.x, **one.further}.items()}
+    place = next((i for i, table in enumerate(tables) if table == over), len(tables))
     if place == len(tables):
-        tables.append(line.over)
-    found: dict[str, Any] = {"arm": line.arm, "table": place, **_rows(line.rows)}
-    if line.low:
-        found |= {"low": _values(line.low), "high": _values(line.high)}
-    for key, value in (("seeds", list(line.seeds)), ("lights", list(line.lights))):
-        found |= {key: value} if value else {}
-    if line.crosses:
-        found["crosses"] = [_values(cross) for cross in line.crosses]
-    if line.kind in _MARKS:
-        found["mark"] = _MARKS[line.kind]
-    return found if line.frame is None else found | {"frame": line.frame}
+        tables.append(over)
+    rows = [[row[i] for i in order] for row in one.rows or [one.y]]
+    found: dict[str, Any] = {"arm": arm, "table": place, **_rows(rows)}
+    if one.low and not one.rows:
+        found |= {"low": _values(one.low), "high": _values(one.high)}
+    if one.seeds:
+        found["seeds"] = list(one.seeds)
+    if one.lights:
+        labels = [label for label, *_ in arms]
+        found["lights"] = [labels.index(label) if label in labels else -1 for label in one.lights]
+    if one.crosses:
+        found["crosses"] = [_values(cross) for cross in one.crosses]
+    if one.kind in _MARKS:
+        found["mark"] = _MARKS[one.kind]
+    return found if one.frame is None else found | {"frame": one.frame}
 
 
 def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
@@ -162,11 +207,11 @@ def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
     return {"digits": digits, "rows": scaled}
 
 
-def _table(table: ChartColumns) -> list[list[Any]]:
+def _table(table: Mapping[str, Sequence[float]]) -> list[list[Any]]:
     """Each column by its name, in the shortest of its forms: differences of counts, a share of the first, or values."""
-    first = next(iter(table.by_name.values()))
+    first = next(iter(table.values()))
     found: list[list[Any]] = []
-    for name, column in table.by_name.items():
+    for name, column in table.items():
         if column and all(float(value).is_integer() for value in column):
             counts = [int(value) for value in column]
             found.append([name, "steps", [after - before for before, after in zip([0, *counts], counts, strict=False)]])
@@ -190,63 +235,3 @@ def _short(value: float | None, digits: int) -> float | int | None:
         return None
     rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-
-
-_MARKS: Mapping[Kind, str] = {"predicted": "dashed", "claimed": "dotted", "points": "points"}
-"""By kind, what the script draws in place of a line."""
-_ROOM = 1.05
-"""The upper end of an axis from 0, over the largest value."""
-
-
-def panels_explorer(figures: Mapping[str, Sequence[Panel]]) -> Explorer:
-    """The charts of a page by the names of their figures, in which a label is an arm."""
-    arms, charts = list[CurveSwitch](), list[Chart]()
-    for figure, panels in figures.items():
-        place: dict[tuple[str, int], int] = {}
-        for panel in panels:
-            for series in panel.series:
-                key = series.label, series.hue
-                if key not in place:
-                    place[key] = len(arms)
-                    arms.append(CurveSwitch(label=series.label, hue=series.hue))
-            lines = [
-                _series_line(series, panel, place[series.label, series.hue]) for series in panel.series if len(series.x)
-            ]
-            if lines:
-                charts.append(_panel_chart(figure, panel, lines))
-    return Explorer(arms=arms, charts=charts)
-
-
-def _panel_chart(figure: str, panel: Panel, lines: Sequence[ChartLine]) -> Chart:
-    ends = panel.y_range
-    if ends is None and panel.from_zero and not panel.log_y:
-        values = [v for s in panel.series for row in (s.y, s.high) for v in row if v is not None]
-        ends = (0.0, _ROOM * max([*values, 0.0])) if max([*values, 0.0]) > 0 else None
-    return Chart(
-        figure=figure,
-        title=panel.title,
-        xlabel=panel.xlabel,
-        ylabel=panel.ylabel,
-        lines=lines,
-        log_x=panel.log_x,
-        log_y=panel.log_y,
-        y_range=ends,
-        ticks=panel.ticks,
-    )
-
-
-def _series_line(series: Series, panel: Panel, arm: int) -> ChartLine:
-    """Measurements without an order are put into that of x, in which the crosshair looks for them."""
-    order = sorted(range(len(series.x)), key=lambda i: series.x[i]) if series.kind == "points" else range(len(series.x))
-
-    def ordered(values: Sequence[float | None]) -> list[float | None]:
-        return [values[i] for i in order] if values else []
-
-    return ChartLine(
-        arm=arm,
-        over=ChartColumns({panel.xlabel: [series.x[i] for i in order]}),
-        rows=[ordered(series.y)],
-        low=ordered(series.low),
-        high=ordered(series.high),
-        kind=series.kind,
-    )

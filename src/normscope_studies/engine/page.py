@@ -11,7 +11,7 @@ from normscope.files import write_over
 from normscope.measure import Estimate
 from normscope.report.chart import Panel
 from normscope.report.chart_svg import panels_svg
-from normscope.report.explorer import environment, panels_explorer, scripted
+from normscope.report.explorer import environment, scripted
 from normscope.report.svg import inlined
 from normscope.report.words import Tone, significant
 
@@ -133,7 +133,7 @@ def render_study(page: StudyPage) -> str:
     jinja.filters |= {"cell": cell, "number": is_number, "kind": kind}
     names = [figure.name.replace("_", "-") for figure in page.figures]
     pictures = [inlined(figure.svg, name) for figure, name in zip(page.figures, names, strict=True)]
-    explored = panels_explorer({name: figure.panels for name, figure in zip(names, page.figures, strict=True)})
+    explored = {name: figure.panels for name, figure in zip(names, page.figures, strict=True)}
     return jinja.get_template("study.html.j2").render(
         s=page,
         tally=tally(claim.verdict for claim in page.claims),

@@ -267,7 +267,7 @@ def test_reset_brings_back_the_first_view(page: Tab) -> None:
 
 def test_the_address_restores_the_view(tab: Tab, address: str) -> None:
     tab.open(
-        f"{address}#x=epoch&logy=log&smooth=0.7&arms=0.1&zoom=update_1_4&lit=3_1&frame=6_1&sort=1_2_down",
+        f"{address}#x=epoch&logy=log&smooth=0.7&arms=0.1&zoom=update_1_4&lit=3_1&frame=5_1&sort=1_2_down",
         height=12_000,
     )
     drawn(tab)

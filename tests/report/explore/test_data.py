@@ -6,12 +6,11 @@ import json
 import math
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from normscope.report.chart import Chart, ChartColumns, ChartLine, CurveSwitch, Explorer
+from normscope.report.chart import Panel, Series
 from normscope.report.chart_panels import kept
 from normscope.report.comparison.contents import Clock, ComparisonPage, Name, RateCurve, RunCurve
 from normscope.report.comparison.explore import explorer
@@ -53,20 +52,12 @@ def test_what_is_short_is_kept_whole(shape: tuple[int, int]) -> None:
     assert kept(np.ones(shape), 30) == list(range(shape[1]))
 
 
-def decoded(explorer: Explorer) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(encoded(explorer))
-    return found
-
-
-def one_line(**changes: Any) -> Explorer:
-    columns = ChartColumns({"update": [1, 3, 9], "epoch": [0.01, 0.03, 0.09], "rate": [1e-7, 0.25, 3.14159265]})
-    line = ChartLine(arm=0, over=columns, rows=[[2.34567, None, 9.87654], [1.5, math.nan, math.inf]])
-    chart = Chart(figure="f", title="t", xlabel="x", ylabel="y", lines=[line, replace(line, **changes)])
-    return Explorer(arms=[CurveSwitch(label="a", hue=0)], charts=[chart])
-
-
 def test_numbers_are_short_and_columns_stand_once() -> None:
-    data = decoded(one_line(rows=[[1e-5, 1.0, 123.456]]))
+    further = {"epoch": [0.01, 0.03, 0.09], "rate": [1e-7, 0.25, 3.14159265]}
+    rows = [[2.34567, None, 9.87654], [1.5, math.nan, math.inf]]
+    one = Series(label="a", hue=0, x=[1, 3, 9], y=[2.0, None, 9.9], rows=rows, further=further)
+    other = replace(one, rows=[[1e-5, 1.0, 123.456]])
+    data = json.loads(encoded({"f": [Panel(title="t", xlabel="update", ylabel="y", series=[one, other])]}))
     assert data["tables"] == [
         [
             ["update", "steps", [1, 2, 6]],
@@ -78,16 +69,18 @@ def test_numbers_are_short_and_columns_stand_once() -> None:
     assert (first["digits"], first["rows"]) == (3, [[2346, None, 9877], [1500, None, None]])
     assert "digits" not in second
     assert second["rows"] == [[1e-5, 1, 123.5]]
-    for wrong in ({"a": [1], "b": [1, 2]}, {"a": []}, {}):
+    assert len(data["arms"]) == 1
+    for wrong in ({"x": [1, 2]}, {"y": []}, {"rows": [[1.0]]}, {"further": {"epoch": [0.1]}}):
         with pytest.raises(ValueError, match="columns of one length"):
-            ChartColumns(wrong)
+            replace(one, **wrong)
 
 
 @pytest.mark.parametrize(
     "text", ["</script><img src=x onerror=alert(1)>", "<!--<script>", "\u202e\u2028\x00\x1b[31m", "'\"&"]
 )
 def test_text_cannot_leave_its_string(text: str) -> None:
-    plain = encoded(Explorer(arms=[CurveSwitch(label=text, hue=0, facets={"Placement": text})]))
+    one = Series(label=text, hue=0, facets={"Placement": text}, x=[1], y=[2.0])
+    plain = encoded({"f": [Panel(title=text, xlabel="x", ylabel="y", series=[one])]})
     assert plain.isascii()
     assert plain.isprintable()
     assert not set("<>&'") & set(plain)
@@ -119,12 +112,12 @@ def test_curves_stand_over_what_their_clock_knows(comparison: ComparisonPage) ->
         epochs=[u / 100 for u in updates],
         summed_lr=[u**0.5 for u in updates],
     )
-    charts = {chart.figure: chart for chart in explorer(replace(comparison, clocks=[clock])).charts}
-    columns = charts["train-loss"].lines[0].over
-    assert list(columns.by_name) == ["update", "target tokens", "epoch", "cumulative learning rate"]
-    assert list(columns.by_name["target tokens"]) == [10 * u for u in columns.by_name["update"]]
-    assert columns is charts["gradient-over-updates"].lines[0].over
-    assert list(charts["train-loss"].lines[1].over.by_name) == ["update"]
+    charts = explorer(replace(comparison, clocks=[clock]))
+    first, second, *_ = charts["train-loss"][0].series
+    assert list(first.further) == ["target tokens", "epoch", "cumulative learning rate"]
+    assert list(first.further["target tokens"]) == [10 * u for u in first.x]
+    assert first.further == charts["gradient-over-updates"][0].series[0].further
+    assert second.further == {}
 
 
 def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(comparison: ComparisonPage) -> None:
@@ -140,24 +133,24 @@ def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(
             comparison, valid_curves=[comparison.valid_curves[0]], undrawn_curves=[undrawn], rate_curves=[rates]
         )
     )  # fmt: skip
-    assert [arm.shown for arm in found.arms] == [True, False, True, True, True]
-    chart = next(chart for chart in found.charts if chart.figure == "loss-by-rate")
-    assert chart.log_x
-    assert chart.lines[0].lights == [0, 1]
-    assert chart.lines[0].crosses == [(2e-3, 3.0)]
-    assert found.arms[chart.lines[0].arm].label == "Post-LN"
-    valid = next(chart for chart in found.charts if chart.figure == "valid-loss")
-    assert [line.arm for line in valid.lines] == [0, 1]
+    data = json.loads(encoded(found))
+    assert [arm["shown"] for arm in data["arms"]] == [True, False, True, True, True]
+    (panel,) = found["loss-by-rate"]
+    assert panel.log_x
+    assert panel.series[0].crosses == [(2e-3, 3.0)]
+    charts = {chart["figure"]: chart["lines"] for chart in data["charts"]}
+    (line,) = charts["loss-by-rate"]
+    assert line["lights"] == [0, 1]
+    assert data["arms"][line["arm"]]["label"] == "Post-LN"
+    assert [line["arm"] for line in charts["valid-loss"]] == [0, 1]
 
 
 def test_a_stopped_run_has_its_cross_at_its_last_finite_value(comparison: ComparisonPage) -> None:
-    chart = next(chart for chart in explorer(comparison).charts if chart.figure == "valid-loss")
-    (cross,) = chart.lines[3].crosses
+    (cross,) = explorer(comparison)["valid-loss"][0].series[3].crosses
     assert cross == (800, comparison.valid_curves[3].seeds_values[2][16])
     never = RunCurve(name=comparison.valid_curves[0].name, updates=[1], seeds_values=[[math.nan]])
-    charts = explorer(replace(comparison, valid_curves=[never])).charts
-    chart = next(chart for chart in charts if chart.figure == "valid-loss")
-    assert chart.lines[0].crosses == [(1, None)]
+    (panel,) = explorer(replace(comparison, valid_curves=[never]))["valid-loss"]
+    assert panel.series[0].crosses == [(1, None)]
 
 
 def test_a_run_that_has_not_begun_has_no_line(comparison: ComparisonPage) -> None:
@@ -166,11 +159,12 @@ def test_a_run_that_has_not_begun_has_no_line(comparison: ComparisonPage) -> Non
     never = RunCurve(name=names[2], updates=[1], seeds_values=[[math.nan]])
     clock = Clock(name=names[2], updates=[], target_tokens=[], epochs=[], summed_lr=[])
     found = explorer(replace(comparison, train_curves=[*none, never], clocks=[clock]))
-    assert "train-loss" not in {chart.figure for chart in found.charts if chart.lines}
-    assert "train-loss" not in {chart["figure"] for chart in json.loads(encoded(found))["charts"]}
-    assert next(chart.figure for chart in found.charts if chart.lines) == "valid-loss"
+    assert not found["train-loss"][0].series
+    figures = [chart["figure"] for chart in json.loads(encoded(found))["charts"]]
+    assert "train-loss" not in figures
+    assert figures[0] == "valid-loss"
     bare = [replace(comparison.gradient_profiles[0], blocks=[], seeds_norms=[[]])]
-    assert explorer(replace(comparison, train_curves=none, valid_curves=none, gradient_profiles=bare)).charts
+    assert explorer(replace(comparison, train_curves=none, valid_curves=none, gradient_profiles=bare))
 
 
 @pytest.mark.thorough

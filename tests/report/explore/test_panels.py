@@ -9,7 +9,7 @@ import pytest
 
 from normscope.doctor.report.page import render_doctor
 from normscope.report.chart import Panel, Series
-from normscope.report.explorer import encoded, panels_explorer
+from normscope.report.explorer import encoded
 from normscope_studies.engine.page import StudyFigure, render_study
 from report.axe import violations
 from report.devtools import Tab
@@ -25,7 +25,7 @@ PANEL = Panel(title="Size", xlabel="block", ylabel="q", series=[MEASURED, PREDIC
 
 
 def chart_of(*panels: Panel) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(encoded(panels_explorer({"one": panels})))
+    found: dict[str, Any] = json.loads(encoded({"one": panels}))
     return found
 
 

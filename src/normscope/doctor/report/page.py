@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...files import write_over
-from ...report.explorer import environment, panels_explorer, scripted
+from ...report.explorer import environment, scripted
 from ...report.svg import Picture, inlined
 from ...report.words import Tone, counted, kind_name, learning_rate
 from ..lint.rule import Rule
@@ -138,7 +138,7 @@ def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: Histor
     }
     return jinja.get_template("doctor.html.j2").render(
         d=diagnosis,
-        scripted=scripted(panels_explorer(explored), "doctor"),
+        scripted=scripted(explored, "doctor"),
         verdict=verdict,
         rate_headline=rate,
         tone=Tone.BAD if asked else _TONES[headline_severity(diagnosis)],

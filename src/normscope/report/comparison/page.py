@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from ...files import make_folders, write_over
 from ...limits.ours import refuse_other
 from .. import notebook
-from ..chart import Explorer
+from ..chart import Panel
 from ..chart_panels import chart_panels
 from ..chart_svg import chart_svg
 from ..explorer import environment, scripted
@@ -60,7 +60,9 @@ def write(comparison: ComparisonPage, folder: Path) -> Path:
     return page
 
 
-def _page(comparison: ComparisonPage, explored: Explorer, drawn: dict[str, str], reload_seconds: int = 0) -> str:
+def _page(
+    comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]], drawn: dict[str, str], reload_seconds: int = 0
+) -> str:
     jinja = environment()
     seeds = [seed for row in comparison.configurations for seed in row.seeds]
     jinja.filters |= {
@@ -164,15 +166,14 @@ def _notebook_pieces(page: ComparisonPage, where: str) -> Iterator[str]:
 
 def _notebook_pictures(page: ComparisonPage) -> Iterator[str]:
     """Curves where hues tell them apart, of more placements where each ended, and of very many the table alone."""
-    explored = explorer(page)
-    charts = {chart.figure: chart for chart in explored.charts if chart.lines and not chart.frames}
-    few = {name: chart for name, chart in charts.items() if len(chart_panels(chart, explored.arms)) == 1}
+    charts = {figure: panels[0] for figure, panels in explorer(page).items() if panels[0].series}
+    few = {figure: panel for figure, panel in charts.items() if len(chart_panels(panel)) == 1}
     if "valid-loss" in few:
-        yield notebook.picture(chart_svg(few["valid-loss"], explored.arms))
+        yield notebook.picture(chart_svg(few["valid-loss"]))
     elif "valid-loss" in charts and len(page.configurations) <= _MOST_ENDINGS:
         yield notebook.picture(endings_svg(page))
     if "loss-by-rate" in few:
-        yield notebook.picture(chart_svg(few["loss-by-rate"], explored.arms))
+        yield notebook.picture(chart_svg(few["loss-by-rate"]))
 
 
 def _notebook_row(one: ComparedConfiguration) -> tuple[object, ...]:

@@ -2,13 +2,13 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ..chart import Explorer
+from ..chart import Panel
 from ..chart_panels import too_many
 from ..chart_svg import VARIANTS, chart_svg
 from ..svg import HUES, INK, house_style, to_svg
@@ -24,17 +24,16 @@ _ENDS_CEILING = 1.3
 _BASELINE_DASH = (0, (7, 4))
 
 
-def pictures(comparison: ComparisonPage, explored: Explorer) -> dict[str, str]:
+def pictures(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]]) -> dict[str, str]:
     """Name to SVG text, those over rates where there are rates; a configuration has one hue in all of them.
 
     What readers explore by a slider has no picture.
     """
-    # Of two charts in a figure the first has the picture.
-    charts = {chart.figure: chart for chart in reversed(explored.charts) if not chart.frames}
+    charts = {figure: next(panel for panel in panels if not panel.frames) for figure, panels in explored.items()}
     drawn = {
-        name.replace("-", "_"): chart_svg(chart, explored.arms)
-        for name, chart in charts.items()
-        if chart.lines or not chart.log_x
+        figure.replace("-", "_"): chart_svg(panel)
+        for figure, panel in charts.items()
+        if panel.series or not panel.log_x
     }
     return drawn | {"final_loss": endings_svg(comparison)}
 
