@@ -1,8 +1,10 @@
 """Transplanted models in the training loops of others: the weights that a loop of one's own gives."""
 
+import faulthandler
 import os
-import socket
+import sys
 from collections.abc import Callable
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -136,24 +138,30 @@ def test_lightning(tmp_path: Path) -> None:
     assert_trained(module.one.state_dict())
 
 
+LIMIT_SECONDS = 240
+"""Of a process that takes five on an idle machine; then both say where they are, and the test fails."""
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", ["ddp", "fsdp2"])
 def test_two_processes(way: str, tmp_path: Path) -> None:
     """Each has half of every batch; under FSDP2 it keeps half of every weight."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
     # Spawned: torch's engine for gradients does not outlive a fork.
     torch.save(model(), tmp_path / "model")
-    start_processes(half, (way, port, tmp_path), nprocs=2, start_method="spawn")
+    start_processes(half, (way, tmp_path), nprocs=2, start_method="spawn")
     assert_trained(torch.load(tmp_path / "weights"), 1e-6)
 
 
-def half(rank: int, way: str, port: int, folder: Path) -> None:
+def half(rank: int, way: str, folder: Path) -> None:
     """One of the two."""
+    # pytest has captured the place of standard error, and the one who waits for us has no stack of ours.
+    faulthandler.dump_traceback_later(LIMIT_SECONDS, exit=True, file=sys.__stderr__)
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # a test machine's name need not lead anywhere
-    torch.distributed.init_process_group("gloo", f"tcp://localhost:{port}", world_size=2, rank=rank)
+    # They meet in a file: a port that was free may be another's by now, who is then waited for, and a server of the
+    # first process ends with it, whatever the second still asks.
+    limit = timedelta(seconds=LIMIT_SECONDS / 2)
+    torch.distributed.init_process_group("gloo", f"file://{folder}/store", world_size=2, rank=rank, timeout=limit)
     one = torch.load(folder / "model", weights_only=False)
     wrapped: nn.Module = one
     if way == "ddp":
