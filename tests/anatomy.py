@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 78_154,
-    "lines of normscope": 66_422,
+    "lines": 78_099,
+    "lines of normscope": 66_367,
     "files": 475,
-    "import lines, %": 6.59,
-    "public nouns": 662,
+    "import lines, %": 6.58,
+    "public nouns": 656,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -16,7 +16,6 @@ from .shared import (
     ConfigFile,
     EngineName,
     Imports,
-    PlacementOption,
     SettingOptions,
     StopWhen,
     Trust,
@@ -143,7 +142,11 @@ def rate_range(text: str | None) -> tuple[float, float] | None:
 def compare(
     config: ConfigFile = None,
     *,
-    placements: PlacementOption = [],  # noqa: B006
+    placements: Annotated[
+        list[str],
+        typer.Option(metavar="NAME,…", autocompletion=complete_placements),
+        "With commas or the option repeated; `normscope placements` lists them.",
+    ] = [],  # noqa: B006
     warmup_updates: Annotated[str | None, "Separated by commas, or a grid such as 50:800:5, as for --peak-lr."],
     arms: Annotated[str | None, typer.Option(metavar="PLACEMENT:WARMUP,…")],
     peak_lr: Annotated[

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from textwrap import wrap
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, Self, TextIO, cast
 
 from ..report.words import broken, duration, printable, writes_like_letters
 
@@ -82,30 +81,34 @@ def columns() -> int:
     return max(_LEAST_COLUMNS, standard_output().width)
 
 
-class TrainDisplay:
-    """The progress of a run: a bar on a terminal; elsewhere a line every ten seconds and one for every validation."""
+class _BarDisplay:
+    """Tasks with a bar each, on a terminal."""
 
-    def __init__(self, console: "Console", title: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    def __init__(self, console: "Console", *columns: str) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        self.console, self.title, self._last_plain, self._first = console, title, -math.inf, 0
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed}/{task.total} updates"),
-            TextColumn("{task.fields[note]}", markup=False),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self.bar.add_task(title, total=None, note="starting")
+        self.console = console
+        texts = [TextColumn(column, markup=False) for column in ("{task.description}", *columns)]
+        self.bar = Progress(texts[0], BarColumn(24), *texts[1:], console=console, disable=not console.is_terminal)
 
-    def __enter__(self) -> "TrainDisplay":
+    def __enter__(self) -> Self:
         self.bar.start()
         return self
 
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.bar.stop()
+
+
+class TrainDisplay(_BarDisplay):
+    """The progress of a run: a bar on a terminal; elsewhere a line every ten seconds and one for every validation."""
+
+    def __init__(self, console: "Console", title: str) -> None:
+        from rich.progress import TimeRemainingColumn
+
+        super().__init__(console, "{task.completed}/{task.total} updates", "{task.fields[note]}")
+        self.bar.columns = (*self.bar.columns, TimeRemainingColumn(compact=True))
+        self.title, self._last_plain, self._first = title, -math.inf, 0
+        self._task = self.bar.add_task(title, total=None, note="starting")
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind, update, updates = event["event"], event["update"], event["updates"]
@@ -138,32 +141,16 @@ class TrainDisplay:
         note(f"{self.title}: {text}", self.console)
 
 
-class StageDisplay:
+class StageDisplay(_BarDisplay):
     """The progress of work in stages; call it with a stage, what is done and the total.
 
     A stage whose parts take long says how much time is left, at the pace since it was first shown.
     """
 
     def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self.console, self.clock = console, clock
+        super().__init__(console, "{task.completed:,}/{task.total:,}", "{task.fields[left]}")
+        self.clock = clock
         self._tasks, self._first, self._last_plain = dict[str, Any](), dict[str, tuple[float, int]](), clock()
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:,}/{task.total:,}"),
-            TextColumn("{task.fields[left]}", markup=False),
-            console=console,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> "StageDisplay":
-        self.bar.start()
-        return self
-
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.bar.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage not in self._tasks:
@@ -241,7 +228,7 @@ class LateStages:
     def __enter__(self) -> "LateStages":
         return self
 
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._end()
         if self._whole_shown:
             self.display(self._planned.title, 100, 100)

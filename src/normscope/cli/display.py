@@ -5,8 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -46,12 +45,12 @@ class GridDisplay:
         self.console, self.clock, self._seen, self._last_plain = console, clock, dict[str, tuple[str, int]](), clock()
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
-    def __enter__(self) -> "GridDisplay":
+    def __enter__(self) -> Self:
         if self.live is not None:
             self.live.start()
         return self
 
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.live is not None:
             self.live.stop()
 

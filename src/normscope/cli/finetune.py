@@ -8,14 +8,14 @@ import typer
 from .console import stderr, tell
 from .display import GridDisplay
 from .options import described_by
-from .shared import COMPARE, CheckpointOption, EngineName, Imports, Trust, listed, open_trained, resumable
+from .shared import COMPARE, EngineName, Imports, Trust, listed, open_trained, resumable
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
     from ..finetune.finetune import PairTask
 
 
-@described_by(COMPARE)
+@described_by(COMPARE, "cli/trained.py:translate")
 @resumable()
 def finetune(
     run: Annotated[Path, typer.Argument()],
@@ -33,7 +33,7 @@ def finetune(
     seeds: int = 6,
     warmup_share: float = 0.1,
     sequence_length: int | None = None,
-    which: CheckpointOption = "best",
+    which: Annotated[str, typer.Option("--checkpoint")] = "best",
     out: Path | None = None,
     settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
     processes: int,

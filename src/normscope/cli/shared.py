@@ -80,11 +80,6 @@ PlacementWords = Annotated[
         autocompletion=complete_placements,
     ),
 ]
-PlacementOption = Annotated[
-    list[str],
-    typer.Option(metavar="NAME,…", autocompletion=complete_placements),
-    "With commas or the option repeated; `normscope placements` lists them.",
-]
 ConfigFile = Annotated[
     Path | None,
     typer.Argument(
@@ -114,28 +109,8 @@ def placement_names(given: Iterable[str]) -> list[str]:
 SettingOptions = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
 ]
-CheckpointOption = Annotated[
-    str,
-    typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
-]
-Average = Annotated[
-    str | None,
-    typer.Option(
-        metavar="last:N|UPDATES",
-        help="Take the mean of the weights of several checkpoints instead: the last N, or those of these updates, "
-        "separated by commas.",
-    ),
-]
-Beam = Annotated[int, typer.Option(help="Number of hypotheses that the search keeps; 1 is greedy search.")]
-LengthPenalty = Annotated[
-    float,
-    typer.Option(
-        help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted."
-    ),
-]
 EngineName = Annotated[str | None, typer.Option(metavar="NAME|FILE.toml")]
 StopWhen = Annotated[str | None, typer.Option(metavar="decided[:N]")]
-Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
 Imports = Annotated[
     list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")
 ]

@@ -10,12 +10,7 @@ from ..errors import UserError
 from .console import note, tell
 from .options import described_by
 from .shared import (
-    Average,
-    Beam,
-    CheckpointOption,
-    Device,
     Imports,
-    LengthPenalty,
     Trust,
     as_asked,
     averaged_if_asked,
@@ -25,8 +20,13 @@ from .shared import (
     refuse_unwritable,
 )
 
+_TRANSLATE = "cli/trained.py:translate"
+"""What describes the options that several verbs of a trained run have."""
+_Checkpoint = Annotated[str, typer.Option("--checkpoint")]
+_Average = Annotated[str | None, typer.Option(metavar="last:N|UPDATES")]
 
-@described_by()
+
+@described_by(_TRANSLATE)
 def evaluate(
     run: Annotated[Path, typer.Argument()],
     split: str = "valid",
@@ -35,9 +35,9 @@ def evaluate(
     language: str = "en",
     beam: Annotated[int | None, typer.Option(show_default=False)] = None,
     length_penalty: Annotated[float | None, typer.Option(show_default=False)] = None,
-    which: CheckpointOption = "best",
-    average: Average = None,
-    device: Device = "auto",
+    which: _Checkpoint = "best",
+    average: _Average = None,
+    device: str = "auto",
     as_json: Annotated[bool, typer.Option("--json")] = False,
     save: Path | None = None,
     output: Path | None = None,
@@ -54,7 +54,7 @@ def evaluate(
     \b
       normscope evaluate runs/first --split test --save scores.json
 
-    run: Run folder. split: Split of the run's corpus, such as valid or test. text: Score a language model on this file
+    split: Split of the run's corpus, such as valid or test. text: Score a language model on this file
     of text instead; plain, .gz or .xz. layout: Of --text: paragraphs (a blank line between documents) or wikitext.
     language: Of --text: whose sentences are told apart in a paragraph. beam: Number of hypotheses that the search
     keeps; 1 is greedy search; 5 where it is not given. length_penalty: Exponent in score = sum of log-probabilities /
@@ -99,7 +99,7 @@ def evaluate(
         tell(*done.lines())
 
 
-@described_by()
+@described_by(_TRANSLATE)
 def generate(
     run: Annotated[Path, typer.Argument()],
     prompt: str = "",
@@ -109,9 +109,9 @@ def generate(
     top_k: Annotated[int | None, typer.Option(show_default=False)] = None,
     top_p: float = 1.0,
     seed: int = 1,
-    which: CheckpointOption = "best",
-    average: Average = None,
-    device: Device = "auto",
+    which: _Checkpoint = "best",
+    average: _Average = None,
+    device: str = "auto",
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -122,7 +122,7 @@ def generate(
     \b
       normscope generate runs/first --prompt "The history of" --tokens 50
 
-    run: Run folder. prompt: The text to go on with; without it a new document begins. tokens: Number of new tokens, at
+    prompt: The text to go on with; without it a new document begins. tokens: Number of new tokens, at
     most. samples: Number of texts. temperature: Logits are divided by it; 0 takes the likeliest token every time.
     top_k: Draw from so many of the likeliest tokens; from all where it is not given. top_p: Draw from the likeliest
     tokens that together have this probability. seed: Of what is drawn: equal seeds give equal texts.
@@ -162,11 +162,11 @@ def generate(
 @described_by()
 def translate(
     run: Annotated[Path, typer.Argument()],
-    beam: Beam = 5,
-    length_penalty: LengthPenalty = 1.0,
-    which: CheckpointOption = "best",
-    average: Average = None,
-    device: Device = "auto",
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    which: _Checkpoint = "best",
+    average: _Average = None,
+    device: str = "auto",
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -177,7 +177,10 @@ def translate(
     \b
       echo "ein hund läuft ." | normscope translate runs/first
 
-    run: Run folder.
+    run: Run folder. beam: Number of hypotheses that the search keeps; 1 is greedy search. length_penalty: Exponent in
+    score = sum of log-probabilities / length ** length_penalty, the end token counted. which: Checkpoint: best (lowest
+    validation loss), last, or the number of an update. average: Take the mean of the weights of several checkpoints
+    instead: the last N, or those of these updates, separated by commas. device: Device: auto, cpu, cuda or cuda:N.
     """
     open_trained(run, imports, trust)
     from ..decode.search import BeamConfig
@@ -215,13 +218,13 @@ _Set = Annotated[
 ]
 
 
-@described_by()
+@described_by(_TRANSLATE)
 def export(
     run: Annotated[Path, typer.Argument()],
     out: Annotated[Path, typer.Argument()],
     form: Annotated[str | None, typer.Option("--format")] = None,
-    which: CheckpointOption = "best",
-    average: Average = None,
+    which: _Checkpoint = "best",
+    average: _Average = None,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -232,7 +235,7 @@ def export(
     \b
       normscope export runs/first exported --format marian
 
-    run: Run folder. out: Folder to make. form: bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2, marian,
+    out: Folder to make. form: bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2, marian,
     m2m100 or ctranslate2; without it, the first that fits.
     """
     open_trained(run, imports, trust)
@@ -272,12 +275,12 @@ def import_(
         tell(f"note: weights of the checkpoint that this model has no place for: {', '.join(imported.unused)}")
 
 
-@described_by()
+@described_by(_TRANSLATE)
 def convert_placement(
     run: Annotated[Path, typer.Argument()],
     out: Annotated[Path, typer.Argument()],
     placement: str,
-    which: CheckpointOption = "best",
+    which: _Checkpoint = "best",
     settings: _Set = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -289,7 +292,7 @@ def convert_placement(
     \b
       normscope convert-placement runs/first runs/peri --placement peri-ln
 
-    run: Run folder. out: Run folder to make. placement: A registered name, such as pre-ln; `placements` lists them.
+    out: Run folder to make. placement: A registered name, such as pre-ln; `placements` lists them.
     """
     open_trained(run, imports, trust)
     placement_names([placement])

@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..settings.files import is_run
 from ..signals import StopRequest
 from .console import note
-from .display import in_words, print_summary, screen, table, tally, whole
+from .display import GridDisplay, in_words, print_summary, screen, table, tally, whole
 from .options import described_by
 
 if TYPE_CHECKING:
@@ -169,24 +169,12 @@ def troubles(states: "Sequence[CellState[Any]]", most: int | None = None) -> lis
     return [*lines[:most], f"and {len(lines) - most} more; --once prints them all"]
 
 
-class _WatchDisplay:
+class _WatchDisplay(GridDisplay):
     """A live table on a terminal; elsewhere a line every ten seconds, and one for each run that changes its state."""
 
     def __init__(self, console: "Console") -> None:
-        from rich.live import Live
-
-        self.console = console
-        self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
-        self._seen, self._last_plain = dict[Path, str](), -_PLAIN_EVERY_SECONDS
-
-    def __enter__(self) -> "_WatchDisplay":
-        if self.live is not None:
-            self.live.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self.live is not None:
-            self.live.stop()
+        super().__init__(console)
+        self._statuses, self._last_plain = dict[Path, str](), -_PLAIN_EVERY_SECONDS
 
     def __call__(self, states: "Sequence[CellState[Any]]") -> None:
         """Show what the runs are doing."""
@@ -199,11 +187,11 @@ class _WatchDisplay:
         for state in states:
             path = state.cell.folder.path
             # What there is at first is in the line about all.
-            if self._seen.setdefault(path, state.status) != state.status:
-                self._seen[path] = state.status
+            if self._statuses.setdefault(path, state.status) != state.status:
+                self._statuses[path] = state.status
                 self.say(f"{state.cell.name}: {in_words(state)}")
-        if time.monotonic() - self._last_plain >= _PLAIN_EVERY_SECONDS:
-            self._last_plain = time.monotonic()
+        if self.clock() - self._last_plain >= _PLAIN_EVERY_SECONDS:
+            self._last_plain = self.clock()
             self.say(said_of_all(states))
 
     def say(self, text: str) -> None:

@@ -24,6 +24,14 @@ class UnfitFormula(ValueError):
     """A formula asks for what cannot be followed in a foreign model."""
 
 
+_Method = Callable[["_Later", Any], "_Later"]
+
+
+def _of_two(function: Callable[..., Any]) -> tuple[_Method, _Method]:
+    """The methods by which a value stands on the left and on the right of an operator."""
+    return lambda self, other: _Later(function, (self, other)), lambda self, other: _Later(function, (other, self))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Later:
     """A value that is computed when the model runs: a function of values and constants."""
@@ -36,29 +44,11 @@ class _Later:
     order: int = field(default_factory=count().__next__)
     """Its place among all that a formula computes."""
 
-    def __add__(self, other: Any) -> "_Later":
-        return _Later(operator.add, (self, other))
-
-    def __radd__(self, other: Any) -> "_Later":
-        return _Later(operator.add, (other, self))
-
-    def __sub__(self, other: Any) -> "_Later":
-        return _Later(operator.sub, (self, other))
-
-    def __rsub__(self, other: Any) -> "_Later":
-        return _Later(operator.sub, (other, self))
-
-    def __mul__(self, other: Any) -> "_Later":
-        return _Later(operator.mul, (self, other))
-
-    def __rmul__(self, other: Any) -> "_Later":
-        return _Later(operator.mul, (other, self))
-
-    def __truediv__(self, other: Any) -> "_Later":
-        return _Later(operator.truediv, (self, other))
-
-    def __pow__(self, other: Any) -> "_Later":
-        return _Later(operator.pow, (self, other))
+    __add__, __radd__ = _of_two(operator.add)
+    __sub__, __rsub__ = _of_two(operator.sub)
+    __mul__, __rmul__ = _of_two(operator.mul)
+    __truediv__ = _of_two(operator.truediv)[0]
+    __pow__ = _of_two(operator.pow)[0]
 
     def __getitem__(self, index: int) -> "_Later":
         if not self.shape or not 0 <= index < self.shape[0]:
