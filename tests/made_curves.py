@@ -4,18 +4,18 @@ import random
 from collections.abc import Mapping
 
 from normscope_studies.translation.config import TranslationArm
-from normscope_studies.translation.runs import Trained, TranslationCurve
+from normscope_studies.translation.runs import Trained, _TranslationCurve
 
 UNIGRAM = 6.0
 
 
 def curve(
     arm: TranslationArm, last: float, *, epoch: int, first: float = 8.0, ended: str = "finished"
-) -> TranslationCurve:
+) -> _TranslationCurve:
     """A straight line from `first` before the first update to `last` at the last epoch."""
     updates = list(range(epoch, arm.updates + 1, epoch))
     losses = [first + (last - first) * update / arm.updates for update in updates]
-    return TranslationCurve(
+    return _TranslationCurve(
         updates=updates,
         nll_nats=losses,
         loss_nats=losses,

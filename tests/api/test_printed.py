@@ -116,7 +116,7 @@ def test_a_comparison(printed, monkeypatch, tmp_path: Path) -> None:
     said = " ".join(str(found).split())
     assert said.endswith(f"report: {tmp_path}/grid/report.html")
     assert "Pre-LN, no warm-up" in said
-    assert " ".join(found.page.conclusion.found.split()) in said
+    assert " ".join(found.page.conclusion[0].split()) in said
 
 
 def test_a_trained_model_names_itself_in_a_line(tmp_path: Path) -> None:

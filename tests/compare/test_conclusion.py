@@ -161,12 +161,12 @@ SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
     ],
 )  # fmt: skip
 def test_what_the_paper_says_beside_what_was_seen(rows: list[JudgedRuns], paper: str) -> None:
-    assert conclusion(judged(rows, UNIGRAM), UNIGRAM).paper == SAID + paper
+    assert conclusion(judged(rows, UNIGRAM), UNIGRAM)[1] == SAID + paper
 
 
 def test_what_was_found_in_a_sentence() -> None:
     def found(*rows: JudgedRuns) -> str:
-        return conclusion(judged(rows, UNIGRAM), UNIGRAM).found
+        return conclusion(judged(rows, UNIGRAM), UNIGRAM)[0]
 
     post = [row("post-ln", 0, 5.1), row("post-ln", 200, 2.51)]
     assert found(*post, row("pre-ln", 0, 0.35), row("pre-ln", 200, 0.33)) == (
@@ -240,29 +240,29 @@ def could_agree(rows: Sequence[JudgedRuns], placement: str) -> bool:
 @given(ROWS)
 def test_a_conclusion_is_two_sentences_and_claims_nothing_that_the_runs_do_not_show(rows: list[JudgedRuns]) -> None:
     found = conclusion(judged(rows, UNIGRAM), UNIGRAM)
-    for sentence in (found.found, found.paper):
+    for sentence in found:
         assert len(re.findall(r"[.!?](?:\s+[A-Z]|$)", sentence)) == 1, sentence
         assert sentence.endswith(".")
         assert sentence[0].isupper()
         assert not re.search(r"nan|inf\b|None|\(\)|  |, ,|; ;", sentence), sentence
     # Whoever is said to have learned did, in every seed.
     if not any(map(learned, rows)):
-        assert not re.search(r" learned(?! in some seeds)", found.found), found.found
-        assert "the best is" not in found.found
-    lowest = re.search(r"the best is .*? with ([\d.]+) nats", found.found)
+        assert not re.search(r" learned(?! in some seeds)", found[0]), found[0]
+        assert "the best is" not in found[0]
+    lowest = re.search(r"the best is .*? with ([\d.]+) nats", found[0])
     assert (lowest is not None) == (any(map(learned, rows)) and len(rows) > 1)
     if lowest:
         best = min((one for one in rows if learned(one)), key=lambda one: math.fsum(one.losses) / len(one.losses))
         assert lowest[1] == f"{math.fsum(best.losses) / len(best.losses):.2f}"
-    agreed = re.search(r"agree on (.*?)(?: and differ| and cannot|, differ|, cannot|[;.]$|;)", found.paper)
+    agreed = re.search(r"agree on (.*?)(?: and differ| and cannot|, differ|, cannot|[;.]$|;)", found[1])
     for placement in ("post-ln", "pre-ln"):
         if agreed and named(placement).title in agreed[1]:
-            assert could_agree(rows, placement), found.paper
+            assert could_agree(rows, placement), found[1]
     if all(failed(one) for one in rows):
-        assert "agree on" not in found.paper
-        assert "differ on" not in found.paper
+        assert "agree on" not in found[1]
+        assert "differ on" not in found[1]
     one_seed = any(len(one.seeds) == 1 for one in rows if one.placement in ("post-ln", "pre-ln"))
-    assert one_seed or "one seed can say" not in found.paper
+    assert one_seed or "one seed can say" not in found[1]
 
 
 @pytest.mark.parametrize(("warm", "better"), [((0.9, 1.0), True), ((0.9, 1.7), False), ((5.0, 5.0), False)])
@@ -275,7 +275,7 @@ def test_that_pre_ln_was_better_with_warm_up_is_said_where_every_seed_bears_it_o
         row("pre-ln", 0, 1.6, 1.7),
         row("pre-ln", 9, *warm),
     ]
-    said = conclusion(judged(rows, UNIGRAM), UNIGRAM).paper
+    said = conclusion(judged(rows, UNIGRAM), UNIGRAM)[1]
     words = "; Pre-LN trains without warm-up and was better with it at this rate (0.95 nats with, 1.65 without)."
     assert said.endswith(words) is better
     assert ("was better with it" in said) is better

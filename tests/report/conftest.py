@@ -13,7 +13,6 @@ from normscope.report.comparison.contents import (
     BlockPlace,
     ComparedConfiguration,
     ComparisonPage,
-    Conclusion,
     GradientProfile,
     Name,
     RunCurve,
@@ -98,9 +97,7 @@ def sample() -> ComparisonPage:
     return ComparisonPage(
         title="Norm placement and warm-up on a small translation corpus",
         subtitle="Post-LN needs warm-up at this rate and depth; Pre-LN learns without it in two of three seeds.",
-        conclusion=Conclusion(
-            found="Post-LN learned with warm-up alone & Pre-LN with it and without.", paper="The paper says so too."
-        ),
+        conclusion=("Post-LN learned with warm-up alone & Pre-LN with it and without.", "The paper says so too."),
         created="2025-01-31T12:00:00+00:00",
         configurations=configurations,
         unigram_loss_nats=CHANCE,

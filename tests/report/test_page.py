@@ -22,7 +22,6 @@ from normscope.report.comparison.contents import (
     BlockPlace,
     ComparedConfiguration,
     ComparisonPage,
-    Conclusion,
     GradientProfile,
     Name,
     RunCurve,
@@ -79,8 +78,8 @@ def test_every_configuration_and_number_is_in_the_table(comparison: ComparisonPa
         expected = [[str(one.name), str(s.seed), s.status, f"{s.updates:,}", *cells(s)] for s in one.seeds]
         assert runs == expected
         assert one.summary in page.text
-    assert comparison.conclusion.found in page.text
-    assert comparison.conclusion.paper in page.text
+    assert comparison.conclusion[0] in page.text
+    assert comparison.conclusion[1] in page.text
     for line in [*comparison.commands, *(v for pair in comparison.what for v in pair)]:
         assert line in page.text
 
@@ -272,7 +271,7 @@ def labelled(text: str) -> ComparisonPage:
     curve = RunCurve(name=name, updates=[0, 1], seeds_values=[[2.0, 1.0]])
     profile = GradientProfile(names=[name], blocks=[BlockPlace(text, 1)], seeds_norms=[[1.0]])
     return ComparisonPage(
-        title=text, subtitle=text, conclusion=Conclusion(found=text, paper=text), created=text,
+        title=text, subtitle=text, conclusion=(text, text), created=text,
         configurations=[one], unigram_loss_nats=None,
         valid_curves=[curve], train_curves=[curve], gradient_profiles=[profile], gradient_curves=[curve],
         schedules=[curve], what=[(text, text)], formulas=[(text, text)], commands=[text], environment=[(text, text)],

@@ -14,10 +14,10 @@ from normscope.placement import registered
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.families import measure, study
-from normscope_studies.families.judging import SourceWiring, false_warnings, judged_model, source_wirings
+from normscope_studies.families.judging import _SourceWiring, false_warnings, judged_model, source_wirings
 from normscope_studies.families.measure import in_child
 from normscope_studies.families.small import families
-from normscope_studies.families.study import FamiliesConfig
+from normscope_studies.families.study import _FamiliesConfig
 
 pytestmark = pytest.mark.sampled(one_in=3)
 
@@ -104,7 +104,7 @@ def found_of(placement: str, confidence: str, kind: str = "attention", **changes
     ],
 )
 def test_what_is_said_is_judged_by_the_source(row, judged):
-    truth = SourceWiring(
+    truth = _SourceWiring(
         placements={"attention": frozenset({"pre-ln", "sandwich"}), "feed_forward": frozenset({"x ← x + F(x)"})},
         read="Block",
         warnings=frozenset({"no-norm"}),
@@ -136,7 +136,7 @@ def test_types_are_counted_by_where_they_ended_and_not_looked_at_twice(tmp_path:
     }
     # The pieces are named by what measures them, which is the study's own function still.
     monkeypatch.setattr(measure, "in_child", lambda function, limit, *, family, **options: rows[family])
-    config = FamiliesConfig(families=tuple(rows))
+    config = _FamiliesConfig(families=tuple(rows))
     run_study(study.STUDY, config, first := Pieces(tmp_path), command="normscope study families")
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert results["counts"] == {
@@ -166,4 +166,4 @@ def test_types_are_counted_by_where_they_ended_and_not_looked_at_twice(tmp_path:
 
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ValueError, match="at least 2"):
-        FamiliesConfig(tokens=1)
+        _FamiliesConfig(tokens=1)

@@ -46,7 +46,7 @@ class Comparison:
     @property
     def conclusion(self) -> str:
         """What it comes to in a sentence, and what the paper says of it in another."""
-        return str(self.page.conclusion)
+        return " ".join(self.page.conclusion)
 
     @property
     def table(self) -> list[dict[str, Any]]:

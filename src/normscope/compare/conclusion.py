@@ -9,7 +9,7 @@ from ..evidence.judging import Answer
 from ..optim import parse_duration
 from ..placement import StandIn, named
 from ..placement.printing import formula
-from ..report.comparison.contents import Conclusion, Status, TunedArm
+from ..report.comparison.contents import Status, TunedArm
 from ..report.words import counted, joined, number
 from ..tasks.protocol import FactLines, TaskFromScratch
 from ..tasks.registry import task_from_scratch
@@ -157,11 +157,9 @@ _VERBS = {
 _SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN = "learned in some seeds only", "did not learn", "did not finish all runs"
 
 
-def conclusion(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> Conclusion:
+def conclusion(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> tuple[str, str]:
     """What was found, from the outcomes and losses of the runs alone, and whether the paper agrees: a sentence each."""
-    return Conclusion(
-        found=_found_words(configurations, unigram_nats), paper=what_the_paper_says(configurations, unigram_nats)
-    )
+    return _found_words(configurations, unigram_nats), what_the_paper_says(configurations, unigram_nats)
 
 
 def _found_words(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:

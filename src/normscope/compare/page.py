@@ -45,7 +45,7 @@ def results(page: ComparisonPage) -> dict[str, Any]:
         "title": page.title,
         "created": page.created,
         **provenance(),
-        "conclusion": [page.conclusion.found, page.conclusion.paper],
+        "conclusion": list(page.conclusion),
         "chance_nll_nats": page.unigram_loss_nats,
         "arms": [_configuration_data(configuration) for configuration in page.configurations],
         "validation": [_curve_data(curve) for curve in page.valid_curves],

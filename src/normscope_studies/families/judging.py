@@ -15,13 +15,13 @@ HOW_READ = (
     "by hand, from the forward functions of the classes that column `read` names, in transformers 5.23; a second time "
     "where the doctor said otherwise, which changed one row"
 )
-Judgement = Literal["right", "unnamed", "wrong", "wrong and sure"]
-JUDGEMENTS: tuple[Judgement, ...] = ("right", "unnamed", "wrong", "wrong and sure")
+_Judgement = Literal["right", "unnamed", "wrong", "wrong and sure"]
+JUDGEMENTS: tuple[_Judgement, ...] = ("right", "unnamed", "wrong", "wrong and sure")
 _MIXING = ("mixer", "convolution")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceWiring:
+class _SourceWiring:
     """One model type by its source."""
 
     placements: Mapping[str, frozenset[str]]
@@ -34,14 +34,14 @@ class SourceWiring:
 
 
 @cache
-def source_wirings() -> dict[str, SourceWiring]:
+def source_wirings() -> dict[str, _SourceWiring]:
     """By model type."""
     lines = (files(__package__) / "truth.csv").read_text(encoding="utf-8").splitlines()
     found = {}
     for row in csv.DictReader(line for line in lines if not line.startswith("#")):
         kinds = {kind: row[kind] for kind in ("attention", "cross_attention", "feed_forward")}
         kinds |= dict.fromkeys(_MIXING, row["mixing"])
-        found[row["type"]] = SourceWiring(
+        found[row["type"]] = _SourceWiring(
             placements={kind: frozenset(names.split("|")) for kind, names in kinds.items() if names},
             read=row["read"],
             warnings=frozenset(row["warnings"].split()),
@@ -49,7 +49,7 @@ def source_wirings() -> dict[str, SourceWiring]:
     return found
 
 
-def judged_sublayer(sublayer: Mapping[str, Any], truth: Collection[str]) -> Judgement:
+def judged_sublayer(sublayer: Mapping[str, Any], truth: Collection[str]) -> _Judgement:
     """What the doctor said of sub-layers that are alike; a formula that has no name is right where it is the same."""
     name = sublayer["placement"]
     if (name or sublayer["formula"]) in truth:
@@ -59,27 +59,27 @@ def judged_sublayer(sublayer: Mapping[str, Any], truth: Collection[str]) -> Judg
     return "wrong and sure" if sublayer["confidence"] == "sure" else "wrong"
 
 
-def judged_model(row: Mapping[str, Any], truth: SourceWiring) -> Counter[Judgement]:
+def judged_model(row: Mapping[str, Any], truth: _SourceWiring) -> Counter[_Judgement]:
     """How many of a diagnosed model's sub-layers are which, those of kinds that are written down."""
-    counts: Counter[Judgement] = Counter()
+    counts: Counter[_Judgement] = Counter()
     for one in row["sublayers"]:
         if one["kind"] in truth.placements:
             counts[judged_sublayer(one, truth.placements[one["kind"]])] += one["count"]
     return counts
 
 
-def false_warnings(row: Mapping[str, Any], truth: SourceWiring) -> list[str]:
+def false_warnings(row: Mapping[str, Any], truth: _SourceWiring) -> list[str]:
     """Rules that warn of a model that is as its authors meant it, and are not right of it."""
     return sorted({rule for rule, _, _ in row["warnings"]} - truth.warnings)
 
 
-_JudgedTypes = Mapping[str, tuple[Mapping[str, Any], SourceWiring]]
+_JudgedTypes = Mapping[str, tuple[Mapping[str, Any], _SourceWiring]]
 """What was found of a model type, and what its source says."""
 
 
 def judged_counts(judged: _JudgedTypes) -> dict[str, int]:
     """Of sub-layers by what they were judged, and of types with something false."""
-    sublayers = Counter[Judgement]()
+    sublayers = Counter[_Judgement]()
     for one in judged.values():
         sublayers += judged_model(*one)
     return {

@@ -1,6 +1,5 @@
 """Every model type of transformers: which the doctor diagnoses and names, and in which it finds an error."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from .small import families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamiliesConfig:
+class _FamiliesConfig:
     """One small model of each type, with initial weights. Raises ValueError."""
 
     families: tuple[str, ...] = ()
@@ -65,7 +64,7 @@ _ASKED = ("tokens", "sequences", "largest", "limit_seconds", "seed")
 _Rows = Mapping[str, Mapping[str, Any]]
 
 
-def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
+def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
     """One piece a model type."""
     version = load_transformers().__version__
     names = (config.families or (*families(), *other_models()))[:: config.every]
@@ -95,10 +94,13 @@ def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
         ],
         tables=[
             _by_source(rows),
-            _with_errors(diagnosed),
+            StudyTable(
+                title="Model types in which an error is found",
+                columns=("model type", "rule", "where", "message"),
+                rows=[[family, *error] for family, row in diagnosed.items() for error in row["errors"]],
+            ),
             unlike_source(judged),
             warned(judged),
-            _reasons(rows),
             _ended(rows),
         ],
         data={"counts": counts, "sources": _of_sources(rows), "families": rows},
@@ -164,46 +166,6 @@ def _claims(diagnosed: _Rows) -> list[Claim]:
     ]
 
 
-def _reasons(rows: _Rows) -> StudyTable:
-    """Why types were not diagnosed, those with one reason together."""
-    reasons = Counter((row["stage"], _reason(row)) for row in rows.values() if row["stage"] != "diagnosed")
-    return StudyTable(
-        title="Reasons, counted",
-        columns=("where it ended", "why", "types"),
-        rows=[[stage, why, count] for (stage, why), count in reasons.most_common()],
-    )
-
-
-_REASONS = (
-    ("has no model for", "its configuration has no model of its own"),
-    ("requires the", "a package is not installed"),
-    ("No module named", "a package is not installed"),
-    ("billion parameters", "its defaults stay too large"),
-    ("cannot be built from this configuration", "defaults made small contradict each other"),
-    ("validation", "defaults made small contradict each other"),
-    ("missing", "it wants inputs that the study does not draw"),
-    ("have to specify", "it wants inputs that the study does not draw"),
-    ("'NoneType'", "it wants inputs that the study does not draw"),
-    ("no sample inputs", "it wants inputs that the study does not draw"),
-    ("no residual stream", "the doctor finds no residual stream"),
-    ("the forward pass raised", "defaults made small, or inputs, do not fit the forward pass"),
-    ("the backward pass raised", "its gradient cannot be computed"),
-)
-
-
-def _reason(row: Mapping[str, Any]) -> str:
-    why = row.get("why", "")
-    return next((said for words, said in _REASONS if words in why), "another reason" if why else "")
-
-
-def _with_errors(diagnosed: _Rows) -> StudyTable:
-    return StudyTable(
-        title="Model types in which an error is found",
-        columns=("model type", "rule", "where", "message"),
-        rows=[[family, *error] for family, row in diagnosed.items() for error in row["errors"]],
-    )
-
-
 def _ended(rows: _Rows) -> StudyTable:
     return table(
         "Model types that were not diagnosed",
@@ -216,7 +178,7 @@ def _ended(rows: _Rows) -> StudyTable:
     )
 
 
-def _conditions(config: FamiliesConfig, version: str) -> dict[str, str]:
+def _conditions(config: _FamiliesConfig, version: str) -> dict[str, str]:
     return {
         "Models": f"the main model of every type of transformers {version}, its defaults made small, and models of "
         f"timm, x-transformers, vit-pytorch and torch as others.toml says; at most {config.largest:,} parameters",
@@ -239,6 +201,6 @@ def _conditions(config: FamiliesConfig, version: str) -> dict[str, str]:
 
 STUDY = Study(
     about=ABOUT,
-    scales=scales(FamiliesConfig, smoke={"families": ("bert", "gpt2", "t5")}, paper={"limit_seconds": 600.0}),
+    scales=scales(_FamiliesConfig, smoke={"families": ("bert", "gpt2", "t5")}, paper={"limit_seconds": 600.0}),
     run=run,
 )

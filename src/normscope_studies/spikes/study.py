@@ -73,7 +73,6 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
         tables=[
             _confusions({key: piece for key, piece in found.items() if key[1] not in config.slow}),
             _leads(found, config),
-            _each(found),
         ],
         data={"trainings": [_row(key, piece) for key, piece in found.items()], "alarms": false_alarms(found, config)},
     )
@@ -126,27 +125,6 @@ def _confusions(found: Mapping[tuple[str, str, int], _Piece]) -> StudyTable:
         title="What was done, by row, and what the doctor says, by column",
         columns=["", *said],
         rows=[[truth or "healthy", *(str(count[word]) for word in said)] for truth, count in counts.items() if count],
-    )
-
-
-def _each(found: Mapping[tuple[str, str, int], _Piece]) -> StudyTable:
-    return StudyTable(
-        title="Every training",
-        columns=[
-            *(
-                "training",
-                "loop",
-                "seed",
-                "broken at",
-                "onset found",
-                "first warning",
-                "loss left at",
-                "cause found",
-                "place found",
-            ),
-            *("loss before, nats", "highest after, nats"),
-        ],
-        rows=[list(_row(key, piece).values()) for key, piece in found.items()],
     )
 
 
@@ -227,20 +205,9 @@ def _conditions(config: SpikesConfig) -> dict[str, str]:
     }
 
 
-STUDY = Study(
-    about=ABOUT,
-    scales=scales(
-        SpikesConfig,
-        smoke={
-            "loops": ("normscope",),
-            "broken": ("rate",),
-            "slow": ("queries",),
-            "healthy": ("warm-up",),
-            "updates": 70,
-            "change_at": 45,
-            "blocks": 2,
-        },
-        paper={"seeds": 10, "width": 64, "blocks": 6, "updates": 400, "change_at": 250},
-    ),
-    run=run,
-)
+_SMOKE = {
+    **{"loops": ("normscope",), "broken": ("rate",), "slow": ("queries",), "healthy": ("warm-up",)},
+    **{"updates": 70, "change_at": 45, "blocks": 2},
+}
+_PAPER = {"seeds": 10, "width": 64, "blocks": 6, "updates": 400, "change_at": 250}
+STUDY = Study(about=ABOUT, scales=scales(SpikesConfig, smoke=_SMOKE, paper=_PAPER), run=run)

@@ -19,7 +19,7 @@ from .runs import Trained
 
 Legend = Mapping[str, TranslationArm]
 """Arms of one panel by their words in the legend; the same words have the same colour in every panel of a figure."""
-RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
+_RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
 """By panel and words: arms that differ in their rate alone, in rising order of it."""
 SPREAD = "mean over seeds with the range of all of them"
 
@@ -31,7 +31,7 @@ def findings(
     claims: Sequence[Claim],
     figures: Sequence[StudyFigure],
     data: Mapping[str, Any],
-    rates: RatePanels | None = None,
+    rates: _RatePanels | None = None,
 ) -> Findings:
     """Of one figure; data: its own. rates: what a sensitivity to the rate is stated of, where it has several."""
     sensitivity = [] if rates is None else sensitivity_data(rates, found)
@@ -77,7 +77,7 @@ def epochs_figure(
     return StudyFigure.of_panels(name=name, title=title, caption=caption, panels=drawn, told=told, wide=True)
 
 
-def rates_figure(panels: RatePanels, found: Trained, *, caption: str, wide: bool) -> StudyFigure:
+def rates_figure(panels: _RatePanels, found: Trained, *, caption: str, wide: bool) -> StudyFigure:
     """The last loss over the peak rate; caption: what it says of the rates, after the spread."""
     hues = list(dict.fromkeys(words for kinds in panels.values() for words in kinds))
     drawn = []
@@ -109,7 +109,7 @@ def _over_epochs(arms: Legend, found: Trained, what: Literal["nll_nats", "bleu"]
     }
 
 
-def sensitivity_data(panels: RatePanels, found: Trained) -> list[dict[str, Any]]:
+def sensitivity_data(panels: _RatePanels, found: Trained) -> list[dict[str, Any]]:
     """Of each curve over the rate, by the title of its panel; a panel of one rate has none."""
     return [
         {

@@ -27,7 +27,7 @@ from .config import DE_EN, PAIRS, RunsConfig, TranslationArm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslationCurve:
+class _TranslationCurve:
     """Validations of one run; the lists are of one length."""
 
     updates: Sequence[int]
@@ -76,7 +76,7 @@ class TranslationCurve:
 class Trained:
     """The runs of one figure."""
 
-    curves: dict[TranslationArm, list[TranslationCurve]]
+    curves: dict[TranslationArm, list[_TranslationCurve]]
     """By arm, one a seed in their order."""
     unigram_nats: Mapping[str, float]
     """By language pair: entropy of the validation targets one by one, which is reached without the source."""
@@ -209,13 +209,13 @@ def cells_of(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -
     return found
 
 
-def curve_of(cell: Cell) -> TranslationCurve:
+def curve_of(cell: Cell) -> _TranslationCurve:
     """Of a run that is over. Raises KeyError for an event of another version."""
     events = cell.folder.events()
     updates = [event for event in events if event["event"] == "update"]
     validations = [event for event in events if event["event"] == "validation"]
     sums = [math.fsum(one["lr"] for one in updates if one["update"] <= event["update"]) for event in validations]
-    return TranslationCurve(
+    return _TranslationCurve(
         updates=[event["update"] for event in validations],
         nll_nats=[event["nll_nats"] for event in validations],
         loss_nats=[event["loss_nats"] for event in validations],

@@ -11,7 +11,6 @@ from normscope.report.comparison.contents import (
     Clock,
     ComparedConfiguration,
     ComparisonPage,
-    Conclusion,
     GradientProfile,
     Name,
     RateCurve,
@@ -57,7 +56,7 @@ def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ..
     return ComparisonPage(
         title="A comparison to explore",
         subtitle="Made up.",
-        conclusion=Conclusion(found="Found.", paper="Said."),
+        conclusion=("Found.", "Said."),
         created="2025-01-31T12:00:00+00:00",
         configurations=[
             ComparedConfiguration(

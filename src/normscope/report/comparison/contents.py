@@ -154,19 +154,6 @@ class ComparedConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
-    """What a comparison comes to, a sentence each."""
-
-    found: str
-    """What became of the configurations, in numbers."""
-    paper: str
-    """What the paper says of it, and whether the runs agree, differ or cannot say."""
-
-    def __str__(self) -> str:
-        return f"{self.found} {self.paper}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RateSensitivity:
     """Learning-rate sensitivity (Wortsman et al. 2023, arXiv:2309.14322), in nats per target token."""
 
@@ -231,7 +218,8 @@ class ComparisonPage:
 
     title: str
     subtitle: str
-    conclusion: Conclusion
+    conclusion: tuple[str, str]
+    """What became of the configurations, in numbers, and what the paper says of it: a sentence each."""
     created: str
     """ISO 8601."""
     configurations: Sequence[ComparedConfiguration]

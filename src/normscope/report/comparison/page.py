@@ -135,7 +135,7 @@ def summary_lines(page: ComparisonPage, where: str) -> list[str]:
     """What all of it comes to, as a terminal says it, then every configuration, and where the page is."""
     blocks = (
         [arm.summary for arm in page.tuned],
-        [page.conclusion.found, page.conclusion.paper],
+        page.conclusion,
         [f"{row.verdict.text} – {row.summary}" for row in page.configurations],
         [f"{curve.name}: {curve.summary}" for curve in page.rate_curves],
     )
@@ -154,8 +154,7 @@ def comparison_html(page: ComparisonPage, where: str) -> str:
 
 def _notebook_pieces(page: ComparisonPage, where: str) -> Iterator[str]:
     yield notebook.heading(page.title)
-    yield notebook.paragraph(page.conclusion.found)
-    yield notebook.paragraph(page.conclusion.paper)
+    yield from map(notebook.paragraph, page.conclusion)
     heads = ("configuration", "optimiser", "rate", "warm-up", "seeds", "validation loss (nats per token)", "verdict")
     yield notebook.table(heads, [_notebook_row(one) for one in page.configurations])
     for curve in page.rate_curves:
