@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 78_013,
-    "lines of normscope": 66_352,
-    "files": 475,
-    "import lines, %": 6.59,
+    "lines": 77_994,
+    "lines of normscope": 66_333,
+    "files": 473,
+    "import lines, %": 6.57,
     "public nouns": 650,
     "homonyms": 25,
 }

@@ -60,8 +60,8 @@ MAY_IMPORT = {
     "catalogue": {"placement", "model", "report", "theory"},
     # Estimates and verdicts are put in words as a report puts them.
     "evidence": {"measure", "report"},
-    # A log's episodes are explained by what the doctor measures, and drawn as a report draws.
-    "history": {"doctor", "report"},
+    # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn as a report draws.
+    "history": {"doctor", "optim", "report"},
     "monitor": {"doctor", "measure", "report"},
     # What `compare`, `tune` and `demo` run on: grids of runs.
     "compare": {

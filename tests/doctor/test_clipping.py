@@ -9,9 +9,9 @@ from torch import nn
 
 from doctor.bugs import both
 from doctor.wired import patient, pre
-from normscope.doctor.lint.clipping import Clipping, epsilon_of
 from normscope.doctor.lint.linter import RULES, asked_rules, lint
 from normscope.doctor.result import Finding
+from normscope.optim.groups import Clipping, epsilon_of
 
 SGD, ADAM, LION = None, 1e-8, 0.0
 

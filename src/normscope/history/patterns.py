@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from ..doctor.lint.clipping import Clipping
+from ..optim.groups import Clipping
 from ..report.words import learning_rate, percentage, significant
 from .episodes import ALIKE, Episode, EpisodeKind, frequencies_nats, max_similarity
 from .places import GROWN, alike_at, first_place, grown_at, growth

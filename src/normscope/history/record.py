@@ -9,8 +9,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from ..doctor.lint.clipping import epsilon_of
 from ..limits.reading import shown
+from ..optim.groups import epsilon_of
 from ..report.words import short_name
 
 

@@ -5,10 +5,10 @@ from math import hypot
 
 from torch import nn
 
+from ....optim.groups import Clipping, epsilon_of
 from ....report.words import counted, learning_rate
 from ...record import Stack
 from ...result import Advice, Severity
-from ..clipping import Clipping, epsilon_of
 from ..patient import (
     Patient,
     a_clip,
