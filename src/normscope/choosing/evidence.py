@@ -120,7 +120,7 @@ class BestRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedRate:
-    """The best constant rate of a ladder of short trainings, without warm-up."""
+    """The best peak rate of a ladder of small trainings under a schedule."""
 
     family: str
     """Ladders of one have architecture, text and initial weights in common."""

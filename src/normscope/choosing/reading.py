@@ -206,24 +206,20 @@ def _depths(data: Any) -> Iterator[Depth]:
 def _advice(data: Any) -> Iterator[AdviceClaim]:
     """`normscope study advice`: its claims about the doctor's rates and warm-ups, in its words."""
     for place, claim in enumerate(data["claims"]):
-        if claim["name"] == "Probe: the best rate" or claim["name"].startswith("Warm-up"):
+        if claim["name"].startswith(("Known rates", "Warm-up")):
             said = {key: claim[key] for key in ("statement", "found", "verdict")}
             yield AdviceClaim(result="advice", source=f"/claims/{place}", **said)
 
 
 def _trained(data: Any) -> Iterator[TrainedRate]:
-    """The best rate of every case of `normscope study advice` that learned at any."""
+    """The best rate of every case of `normscope study advice` that learned at any, of its first horizon."""
     for name, case in data["cases"].items():
-        if case["learned"]:
-            facts = case["facts"]
+        if facts := case["facts"]:
             yield TrainedRate(
                 family=case["family"],
-                optimizer=facts["optimizer"],
-                width=round(10 ** facts["width"]),
-                sublayers=round(10 ** facts["sublayers"]),
-                normed_sums=facts["normed_sums"],
-                best_rate=case["best_rate"],
-                source=f"advice#/cases/{name}/best_rate",
+                **{key: facts[key] for key in ("optimizer", "width", "sublayers", "normed_sums")},
+                best_rate=case["ladders"][0]["best_rate"],
+                source=f"advice#/cases/{name}/ladders/0/best_rate",
             )
 
 

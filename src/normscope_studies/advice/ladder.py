@@ -13,8 +13,9 @@ from .training import baselines_of, train_once
 
 _TrainingOutcome = Mapping[str, Any]
 """What `train_once` returns."""
-HALF = 3
-"""Rungs on either side of where the search begins, at first."""
+HALF, NEARER_HALF = 3, 2
+"""Rungs on either side of where the search begins, at first: of the first horizon, and of others, which begin at its
+best."""
 MOST = 6
 """Further ones that are tried beyond an end."""
 FIRST_STEPS = {"sgd": 8, "lion": -1}
@@ -32,9 +33,9 @@ def nats(outcome: _TrainingOutcome) -> float:
     return math.inf if outcome["valid_nats"] is None else float(outcome["valid_nats"])
 
 
-def climb(start: int, train: Callable[[int], _TrainingOutcome]) -> dict[int, _TrainingOutcome]:
-    """Outcomes by rung: seven about `start`, and further ones until the best has two on either side."""
-    found = {step: train(step) for step in range(start - HALF, start + HALF + 1)}
+def climb(start: int, train: Callable[[int], _TrainingOutcome], half: int = HALF) -> dict[int, _TrainingOutcome]:
+    """Outcomes by rung: `half` on either side of `start`, and further ones until the best has two on either side."""
+    found = {step: train(step) for step in range(start - half, start + half + 1)}
     for _ in range(MOST):
         best = min(found, key=lambda step: (nats(found[step]), step))
         asked = {best - 2, best - 1, best + 1, best + 2} - set(found)
@@ -151,9 +152,9 @@ def decades(step: int) -> float:
 
 
 def _trained(
-    case: AdviceCase, updates: int, start: int, config: AdviceConfig, pieces: Pieces
+    case: AdviceCase, updates: int, start: int, half: int, config: AdviceConfig, pieces: Pieces
 ) -> dict[int, _TrainingOutcome]:
-    return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces, updates=updates))
+    return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces, updates=updates), half)
 
 
 def ladder_of(config: AdviceConfig, asked: tuple[AdviceCase, int, bool], pieces: Pieces) -> Ladder:
@@ -163,11 +164,11 @@ def ladder_of(config: AdviceConfig, asked: tuple[AdviceCase, int, bool], pieces:
     """
     case, place, twice = asked
     start = FIRST_STEPS.get(case.optimizer, _FIRST)
-    outcomes = _trained(case, config.horizons[0], start, config, pieces)
+    outcomes = _trained(case, config.horizons[0], start, HALF, config, pieces)
     best = min(outcomes, key=lambda step: (nats(outcomes[step]), step))
     updates = config.horizons[place]
     if place:
-        outcomes = _trained(case, updates, best, config, pieces)
+        outcomes = _trained(case, updates, best, NEARER_HALF, config, pieces)
         best = min(outcomes, key=lambda step: (nats(outcomes[step]), step))
     near: Sequence[int] = [step for step in (best - 1, best, best + 1) if step in outcomes] if twice else []
     again = {step: at_rate(case, rate_of(step), config, pieces, updates=updates, seed=2) for step in near}

@@ -1,4 +1,4 @@
-"""What short looks at a case say of its rate: facts about the model, the doctor's probe, and a range test."""
+"""What short looks at a case say of its rate: facts about the model, and a range test."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,15 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from normscope.doctor.advise.advice import facts_of
-from normscope.doctor.advise.optimizers import of_config
-from normscope.doctor.advise.probe import probe
-from normscope.doctor.advise.rule import shipped_rule
-from normscope.doctor.advise.short_run import TrainingBatches
 from normscope.doctor.identify.stacks import as_stacks, streams_in
 from normscope.optim import make_optimizer
 
 from .cases import AdviceCase
-from .tasks import CaseTask, task_of
+from .tasks import task_of
 from .training import losses_of, model_of, optimizer_of
 
 LOOK_SEED = 1000
@@ -33,25 +29,6 @@ def facts_about(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, A
         weight.numel() for name, weight in model.named_parameters() if not {"embedding", "head"} & set(name.split("."))
     )
     return {"facts": asdict(facts_of(as_stacks(streams), case.optimizer)), "parameters": inner}
-
-
-def probed(case: AdviceCase, *, expected: float, updates: int, text_file: str, corpus: str) -> float:
-    """log10 of the rate that the doctor's probe names about an expected one, log10, as it is shipped."""
-    task = task_of(case, text_file, corpus, LOOK_SEED)
-    model = model_of(case, task, _WEIGHTS_SEED)
-    maker = of_config(model, optimizer_of(case, 1.0))
-    found = probe(model, _batches(task), maker, updates=updates, expected=expected, rule=shipped_rule())
-    return found.best
-
-
-def _batches(task: CaseTask) -> TrainingBatches:
-    """As the doctor wants them."""
-
-    def batch(number: int) -> Any:
-        found = task.batch(number)
-        return found.run, found.loss
-
-    return batch
 
 
 SWEPT = {"sgd": (1e-4, 1e2), "lion": (1e-7, 1e-1)}

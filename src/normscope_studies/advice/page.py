@@ -4,18 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from normscope.measure import Estimate
 from normscope.report.chart import Panel
 
-from ..engine.figures import line, scatter
+from ..engine.figures import line, measured, scatter
 from ..engine.page import StudyFigure, StudyTable, table
 from .cases import AdviceCase, rate_of
 from .ladder import Ladder
-from .rules import WAYS, Looked, Moved, Named, NamedRate, quantile_of
+from .rules import NAIVE, OFF, WAYS, Looked, Moved, Named, NamedRate, less_than, off_by, quantile_of
 
 Warmups = Mapping[AdviceCase, Mapping[float, float]]
 """By case, then by the warm-up's share of the updates: the loss at the end, at the best rung."""
 Ladders = Mapping[AdviceCase, Sequence[Ladder]]
 """By case, of each horizon."""
+Looks = Mapping[str, Mapping[int, Sequence[NamedRate]]]
+"""By what was tried and the updates after which it was compared."""
 
 
 def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
@@ -25,9 +28,9 @@ def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
 
 
 def tables(
-    ladders: Ladders, named: Named, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
+    ladders: Ladders, named: Named, looks: Looks, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
 ) -> list[StudyTable]:
-    """Rules side by side, by family, horizons, warm-ups, and every case."""
+    """Rules side by side, looks, horizons, warm-ups, and every case."""
     return [
         table(
             "What a training at the named rate loses, each rule by constants of cases that share nothing with it",
@@ -43,6 +46,39 @@ def tables(
                 ("at most 2 %", lambda way: sum(one.regret <= 0.02 for one in named[way])),
                 ("stuck", lambda way: sum(one.stuck for one in named[way])),
                 ("within 2", lambda way: sum(one.within(2) for one in named[way])),
+                ("mean beside the median's, %", lambda way: 100 * float(less_than(named[way], named[NAIVE]).mean)),
+            ],
+        ),
+        table(
+            "What a wrong rate costs, in % of the best's gain",
+            [rungs for rungs in OFF if off_by(looked, rungs)],
+            [
+                ("times the best rate", lambda rungs: 2.0**rungs),
+                ("cases", lambda rungs: len(off_by(looked, rungs))),
+                ("median", lambda rungs: 100 * quantile_of(off_by(looked, rungs), lambda one: one.regret, 0.5)),
+                (
+                    "90th percentile",
+                    lambda rungs: 100 * quantile_of(off_by(looked, rungs), lambda one: one.regret, 0.9),
+                ),
+                ("stuck", lambda rungs: sum(one.stuck for one in off_by(looked, rungs))),
+            ],
+        ),
+        table(
+            "How long one must look: trainings compared after so many updates, of which the best goes on",
+            [(words, updates) for words, by_updates in looks.items() for updates in by_updates],
+            [
+                ("tried", lambda at: at[0]),
+                ("after updates", lambda at: at[1]),
+                ("cases", lambda at: len(looks[at[0]][at[1]])),
+                (
+                    "median, % of the gain",
+                    lambda at: 100 * quantile_of(looks[at[0]][at[1]], lambda one: one.regret, 0.5),
+                ),
+                ("90th percentile, %", lambda at: 100 * quantile_of(looks[at[0]][at[1]], lambda one: one.regret, 0.9)),
+                ("at most 1 %", lambda at: sum(one.regret <= 0.01 for one in looks[at[0]][at[1]])),
+                ("stuck", lambda at: sum(one.stuck for one in looks[at[0]][at[1]])),
+                ("mean beside the median's, %", lambda at: 100 * float(_less(looks, at, named).mean)),
+                ("± %", lambda at: 100 * float(_less(looks, at, named).half_width)),
             ],
         ),
         table(
@@ -55,6 +91,7 @@ def tables(
                 ("of the shortest", lambda one: 10**one.shortest.best),
                 ("moved by", lambda one: 10**one.found),
                 ("foretold", lambda one: 10**one.foretold),
+                ("lost at the shortest's, %", lambda one: 100 * one.lost),
             ],
         ),
         table(
@@ -69,6 +106,10 @@ def tables(
         ),
         _of_cases(ladders, named),
     ]
+
+
+def _less(looks: Looks, at: tuple[str, int], named: Named) -> Estimate:
+    return less_than(looks[at[0]][at[1]], named[NAIVE])
 
 
 def _of_cases(ladders: Ladders, named: Named) -> StudyTable:
@@ -98,16 +139,25 @@ def _lost(by_case: Mapping[AdviceCase, Mapping[str, NamedRate]], way: str) -> An
     return cell
 
 
-def figures(named: Named, moved: Sequence[Moved]) -> list[StudyFigure]:
-    """Best rates, named and found, and how they move with the length of the training."""
+def figures(named: Named, looks: Looks, moved: Sequence[Moved]) -> list[StudyFigure]:
+    """Best rates, named and found, what looks lose, and how best rates move with the length of the training."""
     return [
         StudyFigure.of_panels(
             name="rates",
             title="The best rate: named, and found by trainings",
             caption="A point a case, judged by constants of cases that share neither model nor text nor initial "
             "weights with it.",
-            panels=[_scatter(way, named[way]) for way in WAYS if way in named],
+            panels=[
+                _scatter(way, named[way]) for way in WAYS if any(one.rate is not None for one in named.get(way, ()))
+            ],
             wide=True,
+        ),
+        StudyFigure.of_panels(
+            name="looks",
+            title="How long one must look before rates can be compared",
+            caption="The mean share of the best's gain that is lost beside the median best rate of the optimiser, with "
+            "its 95 % interval over families: below 0 a look is worth it.",
+            panels=[_of_looks(looks, named)],
         ),
         StudyFigure.of_panels(
             name="horizons",
@@ -127,9 +177,29 @@ def figures(named: Named, moved: Sequence[Moved]) -> list[StudyFigure]:
     ]
 
 
+def _of_looks(looks: Looks, named: Named) -> Panel:
+    series = []
+    for hue, (words, by_updates) in enumerate(looks.items()):
+        found = [_less(looks, (words, updates), named) for updates in by_updates]
+        mean, half = ([100 * float(getattr(one, of)) for one in found] for of in ("mean", "half_width"))
+        series.append(measured(words, hue, list(by_updates), mean, half))
+    return Panel(
+        title="lost beside the median rate",
+        xlabel="updates of each training when they are compared",
+        ylabel="% of the best's gain",
+        series=[*series, line("the median rate itself", "claimed", -1, _ends(looks), 0.0)],
+        log_x=True,
+    )
+
+
+def _ends(looks: Looks) -> list[float]:
+    asked = [float(updates) for by_updates in looks.values() for updates in by_updates]
+    return [min(asked), max(asked)]
+
+
 def _scatter(way: str, named: Sequence[NamedRate]) -> Panel:
     """A hue for each optimiser."""
-    found = [one.looked.ladder.best for one in named]
+    found = [one.looked.ladder.best for one in named if one.rate is not None]
     ends = (min(found) - 0.3, max(found) + 0.3)
     return scatter(
         way,
@@ -148,7 +218,7 @@ def _by(several: Sequence[Any], label: Any, point: Any) -> dict[str, list[tuple[
 
 
 def data(
-    ladders: Ladders, named: Named, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
+    ladders: Ladders, named: Named, looks: Looks, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
 ) -> dict[str, Any]:
     """Everything that the page shows."""
     facts = {one.case: asdict(one.facts) | {"parameters": one.parameters} for one in looked}
@@ -159,7 +229,7 @@ def data(
                 "facts": facts.get(case),
                 "ladders": [_of_ladder(one) for one in several],
                 "named": {
-                    way: {"rate": 10**one.rate, "nats": one.nats, "regret": one.regret}
+                    way: {"rate": _rate(one), "nats": one.nats, "regret": one.regret}
                     for way, all_of in named.items()
                     for one in all_of
                     if one.looked.case == case
@@ -168,10 +238,52 @@ def data(
             }
             for case, several in ladders.items()
         },
+        "rules": {way: _summary(several, named) for way, several in named.items()},
+        "looks": {
+            words: {str(updates): _summary(several, named) for updates, several in by_updates.items()}
+            for words, by_updates in looks.items()
+        },
+        "off": {
+            f"{2.0**rungs:g}": {
+                "cases": len(several),
+                "median_regret": quantile_of(several, lambda one: one.regret, 0.5),
+                "high_regret": quantile_of(several, lambda one: one.regret, 0.9),
+                "stuck": sum(one.stuck for one in several),
+            }
+            for rungs in OFF
+            if (several := off_by(looked, rungs))
+        },
         "moves": [
-            {"case": one.case.name, "updates": one.longer.updates, "found": one.found, "foretold": one.foretold}
+            {
+                "case": one.case.name,
+                "updates": one.longer.updates,
+                "found": one.found,
+                "foretold": one.foretold,
+                "lost": one.lost,
+            }
             for one in moved
         ],
+    }
+
+
+def _rate(one: NamedRate) -> float | None:
+    return None if one.rate is None else 10**one.rate
+
+
+def _summary(several: Sequence[NamedRate], named: Named) -> dict[str, Any]:
+    less = less_than(several, named[NAIVE])
+    return {
+        "cases": len(several),
+        "median_regret": quantile_of(several, lambda one: one.regret, 0.5),
+        "high_regret": quantile_of(several, lambda one: one.regret, 0.9),
+        "median_nats": quantile_of(several, lambda one: one.lost_nats, 0.5),
+        "high_nats": quantile_of(several, lambda one: one.lost_nats, 0.9),
+        "within_1_percent": sum(one.regret <= 0.01 for one in several),
+        "within_2_percent": sum(one.regret <= 0.02 for one in several),
+        "stuck": sum(one.stuck for one in several),
+        "within_2": sum(one.within(2) for one in several),
+        "less": float(less.mean),
+        "less_half_width": float(less.half_width),
     }
 
 

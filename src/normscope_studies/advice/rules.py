@@ -1,24 +1,32 @@
 """The rates that rules name for a case, by constants of cases that share nothing with it, and what they cost."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from normscope.choosing.rates import ADAM, KnownRate, RateFacts, RateLaw, known_rates
+from normscope.evidence.estimates import jackknife
+from normscope.measure import Estimate
 
 from .cases import AdviceCase, rate_of
-from .ladder import Ladder
+from .ladder import Ladder, decades
 
 NAIVE = "median of the optimiser"
 CONSTANT = "best constant in hindsight"
 FOLKLORE, FOLKLORE_RATE, FOLKLORE_WARMUP = "1e-3, 10 % warm-up", -3.0, 0.1
 STEP_LAW = "Step Law"
-KNOWN, PROBE = "known rates", "probe"
+KNOWN = "known rates"
 LIGHTNING, LR_FINDER = "Lightning's finder", "pytorch-lr-finder"
-WAYS = (KNOWN, PROBE, NAIVE, CONSTANT, FOLKLORE, STEP_LAW, LIGHTNING, LR_FINDER)
+PRODIGY, SCHEDULE_FREE = "Prodigy", "Schedule-Free AdamW"
+PACKAGED = {PRODIGY: "prodigy", SCHEDULE_FREE: "schedule-free"}
+"""Optimisers that are said to need no rate, by their keys of `packages.PACKAGES`."""
+WAYS = (KNOWN, NAIVE, CONSTANT, FOLKLORE, PRODIGY, SCHEDULE_FREE, STEP_LAW, LIGHTNING, LR_FINDER)
 """In the order in which they are shown."""
+TRAINED = (KNOWN, NAIVE, FOLKLORE)
+"""Whose rates are trained as they are named; others are rungs, or so far off that they are read between rungs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +114,8 @@ class NamedRate:
     """A rate that a rule named for a case, and what a training at it ended at."""
 
     looked: Looked
-    rate: float
-    """log10."""
+    rate: float | None
+    """log10; None of an optimiser that has none."""
     nats: float
 
     @property
@@ -126,19 +134,76 @@ class NamedRate:
 
     def within(self, factor: float) -> bool:
         """Of the best rate."""
-        return abs(self.rate - self.looked.ladder.best) <= math.log10(factor)
+        return self.rate is not None and abs(self.rate - self.looked.ladder.best) <= math.log10(factor)
+
+
+OFF = (-3, -2, -1, 1, 2, 3)
+"""Rungs from the best: an eighth of its rate to eight times."""
+
+
+def off_by(looked: Sequence[Looked], rungs: int) -> list[NamedRate]:
+    """The trainings so many rungs from the best, of ladders that reach so far."""
+    found = []
+    for one in looked:
+        step = one.ladder.best_step + rungs
+        if step in one.ladder.outcomes:
+            found.append(NamedRate(looked=one, rate=decades(step), nats=one.ladder.nats(step)))
+    return found
 
 
 Named = Mapping[str, Sequence[NamedRate]]
 """By rule, in the order of the cases it names a rate for."""
 
 
-def beats(named: Sequence[NamedRate], other: Sequence[NamedRate]) -> tuple[list[bool], list[str]]:
-    """Whether a rule lost less than another, in every case in which they differ, and the families of these cases."""
-    there = {one.looked.case.name: one.regret for one in other}
-    pairs = [(one, there[one.looked.case.name]) for one in named if one.looked.case.name in there]
-    apart = [(one, lost) for one, lost in pairs if one.regret != lost]
-    return [one.regret < lost for one, lost in apart], [one.looked.case.family for one, _ in apart]
+def less_than(named: Sequence[NamedRate], other: Sequence[NamedRate]) -> Estimate:
+    """By how much a rule's share of the gain that is lost, 1 at most, is below another's, over the cases that both name
+    a rate for; its interval by leaving out one family at a time."""
+    there = {one.looked.case.name: one for one in other}
+    families: defaultdict[str, list[float]] = defaultdict(list)
+    for one in named:
+        if beside := there.get(one.looked.case.name):
+            families[one.looked.case.family].append(min(1.0, one.regret) - min(1.0, beside.regret))
+    if len(families) < 2:
+        mean = (
+            np.float64(np.mean([lost for own in families.values() for lost in own])) if families else np.float64("nan")
+        )
+        return Estimate(count=len(families), mean=mean, deviation=np.float64("nan"), half_width=np.float64("inf"))
+    return jackknife(list(families.values()), lambda some: float(np.mean([lost for own in some for lost in own])))
+
+
+LOOKS = (25, 50, 100, 200, 400, 700)
+"""Updates of the first horizon after which trainings at several rates are compared."""
+_AROUND = (-1, 0, 1)
+"""Rungs about the naive rate: half of it, it and twice it."""
+_LAST_SHARE = 0.2
+"""Of the updates so far, over whose losses a training's is a mean."""
+
+
+def compared_at(one: Looked, updates: int, steps: Sequence[int] | None = None) -> NamedRate:
+    """The rung whose training has the lowest loss after so many updates, which then goes on to the end.
+
+    steps: the rungs that are tried; None for all of the ladder.
+    """
+    tried = [step for step in steps or one.ladder.outcomes if step in one.ladder.outcomes]
+    so_far = {step: _loss_after(one.ladder.outcomes[step]["train_nats"], updates) for step in tried}
+    chosen = min(so_far, key=lambda step: (so_far[step], step))
+    return NamedRate(looked=one, rate=math.log10(rate_of(chosen)), nats=one.ladder.nats(chosen))
+
+
+def about_naive(one: Looked, others: Sequence[Looked]) -> Sequence[int] | None:
+    """Three rungs about its naive rate, those of the ladder; None where there is no naive rate."""
+    rate = naive_rate(one, others)
+    if rate is None:
+        return None
+    steps = sorted(one.ladder.outcomes)
+    near = min(steps, key=lambda step: abs(decades(step) - rate))
+    return [near + place for place in _AROUND if near + place in steps]
+
+
+def _loss_after(losses: Sequence[float | None], updates: int) -> float:
+    last = losses[max(0, updates - max(4, round(_LAST_SHARE * updates))) : updates]
+    kept = [loss for loss in last if loss is not None]
+    return float(np.mean(kept)) if len(losses) >= updates and len(kept) == len(last) else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +225,11 @@ class Moved:
     def near(self) -> bool:
         """Within a factor of 1.5."""
         return abs(self.found - self.foretold) <= math.log10(1.5)
+
+    @property
+    def lost(self) -> float:
+        """What the longer training loses at the best rate of the shortest, as a share of its best's gain."""
+        return self.longer.regret(self.longer.at(self.shortest.best))
 
 
 def moves(ladders: Mapping[AdviceCase, Sequence[Ladder]]) -> list[Moved]:
