@@ -29,7 +29,6 @@ DATA = {
     "report/vendor/uplot/LICENSE",
     "report/vendor/uplot/uPlot.iife.min.js",
     "report/vendor/uplot/uPlot.min.css",
-    "doctor/advise/rule.json",
     "choosing/recipes.toml",
     "choosing/evidence.json",
     "choosing/published.toml",

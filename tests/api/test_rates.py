@@ -158,3 +158,18 @@ def test_usual_names_and_instances_are_the_same_optimiser() -> None:
 def test_what_does_not_fit_is_told(options, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         normscope.rate_curve(made(), batches(), loss=loss, **options)
+
+
+class Picky(torch.optim.SGD):
+    def __init__(self, params, secret=None, **settings):
+        if secret is None:
+            raise RuntimeError("no secret")
+        super().__init__(params, **settings)
+
+
+def test_an_instance_that_cannot_be_built_again_and_batches_that_are_none() -> None:
+    model = made()
+    with pytest.raises(ValueError, match="Picky cannot be built again from the settings of its groups"):
+        normscope.rate_curve(model, batches(), loss=loss, optimizer=Picky(model.parameters(), secret=1, lr=1.0))
+    with pytest.raises(ValueError, match="the batches to train on are none"):
+        normscope.rate_curve(model, [], loss=loss)

@@ -2,9 +2,12 @@
 
 import json
 import math
+import re
+import shlex
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
@@ -15,7 +18,7 @@ import torch
 
 from normscope.cli import console as cli_stages
 from normscope.cli.main import main
-from normscope.doctor.diagnose import Diagnosis, forward_passes
+from normscope.doctor.diagnose import Diagnosis
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.result import Finding
 from normscope.optim import OPTIMIZERS
@@ -119,7 +122,7 @@ def finding(monkeypatch) -> Callable[..., dict[str, Any]]:
             return replace(healthy(), findings=findings) if data is None else data
 
         module = ModuleType("normscope.doctor.diagnose")
-        module.diagnose, module.forward_passes = made_up, forward_passes
+        module.diagnose = made_up
         monkeypatch.setitem(sys.modules, module.__name__, module)
         return asked
 
@@ -200,6 +203,24 @@ def test_what_is_asked_of_the_doctor(call, finding):
     assert isinstance(asked["optimizer"], torch.optim.SGD)
     call("models.py:with_optimizer", "--optimizer", "adamw")
     assert asked["optimizer"] == "adamw"
+
+
+def test_the_command_that_makes_a_rate_surer_is_one_that_runs(call, monkeypatch, tmp_path):
+    batches = "def batches(): return [(torch.rand(2, 5, 8), torch.zeros(2, 5, dtype=torch.long))]\n"
+    (tmp_path / "own model.py").write_text(f"{MODELS}\ndef alone(depth=2): return encoder(depth)[0]\n{batches}")
+    said = " ".join(call("own model.py:alone", "--optimizer", "adamw").out.split())
+    command = re.search(r"no earlier: `(normscope compare [^`]*)`", said)
+    assert command, said
+    monkeypatch.setattr(sys, "argv", [*shlex.split(command[1]), "--dry-run", "--out", "rates"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    cells = [tomllib.loads(file.read_text()) for file in (tmp_path / "rates" / "cells").glob("*.toml")]
+    low, usual, high = sorted({cell["optimizer"]["peak_lr"] for cell in cells})
+    assert {cell["optimizer"]["name"] for cell in cells} == {"adamw"}
+    assert (usual / low, high / usual) == pytest.approx((2, 2), rel=0.05)
+    # Arguments of the function are the doctor's alone.
+    assert "`--peak-lr " in " ".join(call("own model.py:alone", "--set", "depth=3").out.split())
 
 
 def test_the_sizes_of_sample_inputs(call, finding, tmp_path):

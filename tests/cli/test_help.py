@@ -16,7 +16,6 @@ from normscope.cli import compare, doctor, main
 from normscope.cli.main import command_line
 from normscope.cli.shared import VERBS, refuse_unwritable
 from normscope.compare.search import STARTS
-from normscope.doctor.advise.probe import LEAST_UPDATES
 from normscope.doctor.result import Severity
 from normscope.errors import UserError
 
@@ -119,11 +118,9 @@ DOCTOR = [
     (["--fail-on", "warn"], "--fail-on warn: choose one of info, warning, error"),
     (["--tokens", "0"], "--tokens must be at least 2, got 0"),
     (["--sequences", "0"], "--sequences must be at least 1, got 0"),
-    (["--probe", "0"], "--probe must be at least 30, got 0"),
     (["--seed", "-1"], "--seed must be at least 0, got -1"),
     (["--json", "."], "--json .: is a folder"),
     (["--structure-only", "--rate", "1e-3"], "--structure-only takes no --rate"),
-    (["--probe", "200", "--no-advice"], "--probe makes advice and --no-advice leaves it out"),
 ]
 EARLY = [
     (
@@ -231,5 +228,4 @@ def test_a_folder_without_permission_is_refused_before_the_work(
 
 def test_what_the_command_line_takes_for_the_librarys_is_its_own() -> None:
     assert tuple(Severity) == doctor._SEVERITIES
-    assert doctor._LEAST_PROBE == LEAST_UPDATES
     assert compare._LEAST_TRIALS == STARTS

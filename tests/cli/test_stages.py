@@ -38,26 +38,6 @@ def test_a_slow_stage_is_shown_as_far_as_it_is_by_then(console: Console, monkeyp
     assert "writing" in shown(console)
 
 
-def test_beside_a_slow_stage_stands_how_far_all_of_them_are_and_how_long_they_take() -> None:
-    seconds = iter(range(0, 1000, 10))
-    plain = Console(file=io.StringIO(), width=120)
-    with StageDisplay(plain, clock=lambda: float(next(seconds))) as display, stages.LateStages(display) as told:
-        told.plan("the whole diagnosis", {"streams": 2, "rates": 4, "short trainings": 14})
-        told("streams", 0, 1)
-        told._timer.function()
-        told("rates", 1, 4)
-        told._timer.function()
-        for done in (2, 3):
-            told("rates", done, 4)
-        told("rules", 0, 1)
-        told._timer.function()
-    said = shown(plain)
-    # 2 and 3 of 20 parts at the second rate's first quarter; the rules were not planned, and change nothing.
-    assert "the whole diagnosis: 20 of 100, about" in said
-    assert "the whole diagnosis: 25 of 100, about" in said
-    assert said.count("the whole diagnosis ...") == 1
-
-
 def test_a_quick_stage_is_not_shown(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "_SHOWN_AFTER_SECONDS", 600.0)
     with StageDisplay(console) as display, stages.LateStages(display) as told:

@@ -1,7 +1,6 @@
 """Rates advised: what known rates say of a model, and what is done with a user's own optimiser."""
 
 import math
-from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -14,28 +13,9 @@ from normscope.choosing.rates import RateFacts, known_rates, law, typical_rate
 from normscope.choosing.recommending import recommended
 from normscope.doctor import find_stacks
 from normscope.doctor.advise.advice import advise
-from normscope.doctor.advise.rule import LinearFit, rule_of_table, shipped_rule
-from normscope.doctor.advise.short_run import Probing
 from normscope.doctor.result import FAR
 from normscope.optim import OPTIMIZERS
 from normscope.report.words import learning_rate
-
-
-class Facts:
-    optimizer = "sgd"
-
-    def values(self):
-        return {"lowest": 0.5, "gain": 2.0}
-
-
-def test_a_rule_is_an_offset_weighted_facts_and_the_optimisers_own():
-    fit = LinearFit(offset=-1.0, weights={"lowest": 0.5, "gain": 0.25}, optimizers={"adam": 0.0, "sgd": 2.0})
-    assert fit(Facts()) == pytest.approx(-1.0 + 0.25 + 0.5 + 2.0)
-    assert replace(fit, optimizers={"adam": 0.0})(Facts()) == pytest.approx(-0.25)
-
-
-def test_constants_survive_json():
-    assert rule_of_table(asdict(shipped_rule())) == shipped_rule()
 
 
 def test_every_optimiser_has_rates_that_are_known_or_names_the_one_whose_rates_it_bears():
@@ -60,24 +40,12 @@ def encoder(blocks: int, *, norm_first: bool) -> nn.Module:
 TOKENS = torch.randint(50, (8, 16), generator=torch.Generator().manual_seed(5))
 
 
-def batch_of(number: int) -> torch.Tensor:
-    return torch.randint(50, (8, 16), generator=torch.Generator().manual_seed(number))
-
-
 def loss(logits, tokens):
     return nn.functional.cross_entropy(logits.view(-1, 50), tokens.reshape(-1))
 
 
-def advised(model, optimizer="adam", rate=None, probing=None, watch=lambda *_: None):
-    return advise(
-        model,
-        loss,
-        optimizer=optimizer,
-        wanted_rate=rate,
-        stacks=find_stacks(model, TOKENS),
-        probing=probing,
-        watch=watch,
-    )
+def advised(model, optimizer="adam", rate=None, **settings):
+    return advise(optimizer, stacks=find_stacks(model, TOKENS), wanted_rate=rate, **settings)
 
 
 def test_the_doctor_and_choose_name_the_same_rate():
@@ -104,8 +72,8 @@ def test_post_ln_is_told_to_go_slower_than_pre_ln():
 def test_a_wanted_rate_is_judged():
     model = encoder(6, norm_first=False)
     none = advised(model)
-    assert none.wanted_rate is none.wanted_training is none.wanted_place is None
-    high = none.good_range.high
+    assert none.wanted_rate is none.wanted_place is None
+    high = none.best_interval.high
     for rate, place, too_high in (
         (1.0, "above", True),
         (1.01 * high, "above", False),
@@ -115,68 +83,22 @@ def test_a_wanted_rate_is_judged():
     ):
         found = advised(model, rate=rate)
         assert (found.wanted_rate, found.wanted_place, found.is_too_high) == (rate, place, too_high)
-        assert found.good_range == found.best_interval == none.best_interval
+        assert found.best_interval == none.best_interval
 
 
-def test_where_nothing_is_known_the_answer_is_unknown_and_a_probe_has_one(monkeypatch):
+def test_where_nothing_is_known_the_answer_is_unknown(monkeypatch):
     monkeypatch.setattr("normscope.doctor.advise.advice.typical_rate", lambda facts: None)
     found = advised(encoder(2, norm_first=True), rate=1e-3)
-    assert found.best_rate is found.best_interval is found.good_range is None
+    assert found.best_rate is found.best_interval is None
     assert found.wanted_place == "unknown"
+    assert not found.is_too_high
     assert "near this width" in found.unknown
-    looked = advised(encoder(2, norm_first=True), probing=Probing(batches=batch_of, updates=30))
-    assert looked.best_rate is not None
-    assert looked.unknown == ""
 
 
 def test_trained_weights_get_no_rate_of_a_training_from_its_beginning():
-    model = encoder(2, norm_first=True)
-    found = advise(model, loss, optimizer="adam", wanted_rate=None, stacks=find_stacks(model, TOKENS), trained=True)
+    found = advised(encoder(2, norm_first=True), trained=True)
     assert found.best_rate is None
     assert "trained" in found.unknown
-    probing = Probing(batches=batch_of, updates=30)
-    stacks = find_stacks(model, TOKENS)
-    looked = advise(model, loss, optimizer="adam", wanted_rate=None, stacks=stacks, trained=True, probing=probing)
-    assert "the weights are trained, and how short trainings are read was fitted to initial ones" in looked.notes
-
-
-def test_a_model_that_learns_at_no_rate_is_named_none():
-    model = encoder(2, norm_first=True)
-    probing = Probing(batches=batch_of, updates=30)
-    stacks = find_stacks(model, TOKENS)
-
-    def flat(output):
-        return 0 * output.sum() + 1
-
-    found = advise(model, flat, optimizer="adam", wanted_rate=1e-3, stacks=stacks, probing=probing)
-    assert found.best_rate is found.best_interval is found.good_range is None
-    assert found.unknown == "the loss fell at none of the rates that were tried"
-    assert found.wanted_place == "unknown"
-    assert found.warmup is None
-
-
-@pytest.mark.parametrize(("rate", "way"), [(1e-5, "highest"), (1e4, "lowest")])
-def test_a_probe_whose_lowest_loss_is_at_an_end_says_so(monkeypatch, rate, way):
-    monkeypatch.setattr("normscope.doctor.advise.advice.law", lambda: lambda facts: rate)
-    found = advised(encoder(2, norm_first=True), probing=Probing(batches=batch_of, updates=60))
-    assert any(f"the loss fell furthest at the {way} rate that was tried" in note for note in found.notes)
-
-
-def test_no_warm_up_is_looked_for_at_a_rate_that_may_be_too_low():
-    model, probing = encoder(2, norm_first=True), Probing(batches=batch_of, updates=120)
-    best = advised(model, probing=probing)
-    rate = (best.best_interval.low * best.good_range.low) ** 0.5
-    found = advised(model, rate=rate, probing=probing)
-    assert found.wanted_place == "undecided"
-    assert found.wanted_training is not None
-    assert found.warmup is None
-
-
-def test_a_probe_looks_about_the_known_rate():
-    model = encoder(2, norm_first=True)
-    looked = advised(model, probing=Probing(batches=batch_of, updates=30))
-    assert looked.probed[2].rate == pytest.approx(advised(model).best_rate)
-    assert looked.source == "probe"
 
 
 def test_an_instance_gives_what_its_name_does_and_its_own_rate_is_the_wanted_one():
@@ -208,21 +130,12 @@ def test_an_optimiser_that_is_not_listed_is_named_in_a_note():
     assert any("unheard is taken for one like Adam" in note for note in found.notes)
 
 
-class Picky(torch.optim.SGD):
-    def __init__(self, params, secret=None, **settings):
-        if secret is None:
-            raise RuntimeError("no secret")
-        super().__init__(params, **settings)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"optimizer": "adagrade"}, f"unknown optimizer 'adagrade'; choose {', '.join(OPTIMIZERS)}"),
         ({"rate": 0.0}, "must be positive and finite, got 0.0"),
         ({"rate": math.nan}, "must be positive and finite, got nan"),
-        ({"probing": Probing(batches=batch_of, updates=29)}, "a probe needs at least 30 updates, got 29"),
-        ({"probing": Probing(batches=[], updates=30)}, "the batches to train on are none"),
     ],
 )
 def test_what_cannot_be_advised_on(options, message):
@@ -230,7 +143,23 @@ def test_what_cannot_be_advised_on(options, message):
         advised(encoder(1, norm_first=True), **options)
 
 
-def test_an_instance_that_cannot_be_built_again():
-    model = encoder(1, norm_first=True)
-    with pytest.raises(ValueError, match="Picky cannot be built again from the settings of its groups"):
-        advised(model, Picky(model.parameters(), secret=1, lr=1.0), probing=Probing(batches=batch_of, updates=30))
+@pytest.mark.parametrize(
+    ("rate", "warmup", "severity", "said"),
+    [
+        (0.99, None, [], ""),
+        (0.3, None, ["info"], "nothing, where the training is much longer"),
+        (3.9, None, ["info"], "and choose after 40 % of the updates"),
+        (3.9 * FAR, None, ["warning"], "take a rate near"),
+        (3.9 * FAR, 0, ["warning"], "take a rate near"),
+        (3.9 * FAR, 100, ["info"], "and choose after 40 % of the updates"),
+    ],
+)
+def test_a_rate_outside_the_range_is_found_and_a_warm_up_makes_it_a_note(rate, warmup, severity, said):
+    """rate: over the usual one, whose range reaches three times to either side."""
+    model = encoder(2, norm_first=True)
+    wanted = rate * advised(model).best_rate
+    found = normscope.diagnose(model, TOKENS, loss=loss, wanted_rate=wanted, wanted_warmup_updates=warmup)
+    faults = [one for one in found.findings if one.id == "rate-out-of-range"]
+    assert [one.severity for one in faults] == severity
+    assert all(said in one.fix for one in faults)
+    assert all(("100 updates carries it is not known" in one.message) == bool(warmup) for one in faults)

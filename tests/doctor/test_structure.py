@@ -75,7 +75,7 @@ def test_on_the_command_line(monkeypatch, capsys):
     assert "feed-forward, block 1–3: x ← x + feed_forward(norm(x))" in shown
 
 
-@pytest.mark.parametrize("option", [["--rate", "1e-3"], ["--probe", "60"], ["--html", "page.html"]])
+@pytest.mark.parametrize("option", [["--rate", "1e-3"], ["--html", "page.html"]])
 def test_what_needs_weights_is_refused(option, monkeypatch, capsys):
     assert run(monkeypatch, "GPT2Config", "--structure-only", *option) == 2
     assert f"--structure-only takes no {option[0]}" in capsys.readouterr().err

@@ -28,7 +28,7 @@ _STRUCTURES = ("gpt2", "bert", "t5", "gemma-2", "torch-transformer-pre", "bug-no
 
 
 def items(tree: Path) -> Items:
-    """A diagnosis as JSON of every model; of some all that the command says, draws and probes, and a structure."""
+    """A diagnosis as JSON of every model; of some all that the command says and draws, and a structure."""
     known = cases()
     _warm(known["ours-post-ln"], known["gpt2"])
     return {

@@ -23,7 +23,7 @@ def diverged(peak: float | None = PEAK, risen: int = RISEN) -> Explanation:
 
 
 def asked(**changes: object) -> Record:
-    return replace(healthy(), stacks=(), asked="my_model.py:build", advice=replace(advice(), **changes))  # type: ignore[arg-type]
+    return replace(healthy(), stacks=(), compared="my_model.py:build", advice=replace(advice(), **changes))  # type: ignore[arg-type]
 
 
 def test_a_rate_above_the_best_is_lowered_to_it() -> None:
@@ -34,7 +34,8 @@ def test_a_rate_above_the_best_is_lowered_to_it() -> None:
     )
     assert "rise from update 60" in rows["what"]
     assert "0.01 is 20 times 5e-4, what models like it are trained with" in rows["why"]
-    assert "`normscope doctor my_model.py:build --rate 5e-4 --probe 200` does" in rows["warm-up"]
+    command = "normscope compare my_model.py:build --placements own --optimizers adamw --peak-lr 2.5e-4,5e-4,1e-3"
+    assert rows["rate"].endswith(f"and choose after 40 % of the updates, no earlier: `{command}`")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
-"""Moving weights along a direction: exact ways back, and how far rows differ."""
+"""Moving weights along a direction: exact ways back."""
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
-from normscope.measure.line import euclidean_norm, mean_square, moved, row_spread
+from normscope.measure.line import euclidean_norm, mean_square, moved
 
 
 def net() -> nn.Module:
@@ -54,26 +52,3 @@ def test_weights_without_a_direction_stay():
     before = model[2].weight.detach().clone()
     with moved(dict(model.named_parameters()), direction, 1.0):
         assert torch.equal(model[2].weight, before)
-
-
-@given(st.integers(2, 200), st.integers(2, 9), st.floats(0.0, 3.0))
-def test_row_spread_is_the_variance_of_rows(rows, columns, common):
-    generator = torch.Generator().manual_seed(rows * columns)
-    output = torch.randn(rows, columns, generator=generator) + common * torch.randn(columns, generator=generator)
-    every, between = row_spread(output.view(rows, 1, columns))
-    plain = output.double().numpy()
-    plain = plain - plain.mean(1, keepdims=True)
-    assert every == pytest.approx((plain**2).mean(), rel=1e-9)
-    assert between == pytest.approx(plain.var(0).mean(), rel=1e-7, abs=1e-12)
-
-
-def test_equal_rows_have_no_spread():
-    every, between = row_spread(torch.tensor([[1.0, -2.0, 4.0]]).expand(5, 3))
-    assert every > 1
-    assert between < 1e-12
-
-
-def test_rows_are_only_read():
-    output = torch.tensor([[1.0, -2.0, 4.0], [0.0, 1.0, 5.0]], dtype=torch.float64)
-    row_spread(output)
-    assert output.tolist() == [[1.0, -2.0, 4.0], [0.0, 1.0, 5.0]]

@@ -21,8 +21,6 @@ from normscope.doctor.result import (
     RatePlace,
     RateRange,
     Severity,
-    ShortTraining,
-    WarmupAdvice,
 )
 
 _SHARES = {"attention": 0.31, "cross_attention": 0.22, "feed_forward": 0.44}
@@ -155,14 +153,12 @@ def advice(*, best: float = 4.1e-4, wanted: float | None = 3e-3) -> Advice:
     usual = RateRange(low=best / 3, high=best * 3)
     return Advice(
         optimizer="adamw",
-        source="known rates",
         confidence=0.87,
         basis="By a law over 43 published recipes and 4 ladders of short trainings of ours. It holds most.",
         recipes=43,
         ladders=4,
         best_rate=best,
         best_interval=usual,
-        good_range=usual,
         wanted_rate=wanted,
         wanted_place=None if wanted is None else _place(wanted, usual),
         usual_warmup_shares=(0.002, 0.01, 0.05),
@@ -174,59 +170,10 @@ def _place(rate: float, good: RateRange) -> RatePlace:
     return "below" if rate < good.low else "above" if rate > good.high else "in range"
 
 
-def probed_advice(*, shortest: int | None = 20) -> Advice:
-    """From short trainings, with warm-ups tried for a wanted rate that is too high without."""
-    trainings = tuple(
-        ShortTraining(rate=rate, updates=updates, losses=_falling(end, updates), spread=spread, outcome=outcome)
-        for rate, updates, end, spread, outcome in (
-            (1.3e-4, 4, 10.2, 0.98, "learns"),
-            (4.1e-4, 12, 8.61, 0.87, "learns"),
-            (1.3e-3, 8, 8.97, 0.79, "unsettled"),
-            (4.1e-3, 8, 10.1, 0.0004, "stuck"),
-        )
-    )
-    broken = ShortTraining(rate=0.013, updates=2, losses=(10.41, None), spread=None, outcome="not finite")
-    warmed = tuple(
-        ShortTraining(
-            rate=3e-3,
-            updates=12 + length,
-            warmup_updates=length,
-            losses=_falling(end, 12 + length),
-            spread=0.5,
-            outcome="learns" if length >= 20 else "stuck",
-        )
-        for length, end in ((0, 10.1), (10, 9.95), (20, 8.64))
-    )
-    tried = ShortTraining(rate=3e-3, updates=12, losses=_falling(10.1, 12), spread=0.0004, outcome="stuck")
-    return Advice(
-        optimizer="adamw",
-        source="probe",
-        horizon_updates=150,
-        regret_nats=0.1,
-        confidence=0.9,
-        best_rate=4.1e-4,
-        best_interval=RateRange(low=1.9e-4, high=8.8e-4),
-        good_range=RateRange(low=1.4e-4, high=8.2e-4),
-        wanted_rate=3e-3,
-        wanted_place="above",
-        wanted_training=tried,
-        warmup=WarmupAdvice(
-            tried=warmed, shortest_updates=shortest, named_updates=None if shortest is None else 4 * shortest
-        ),
-        probed=(*trainings, broken),
-        updates_used=sum(one.updates for one in (*trainings, broken, tried, *warmed)),
-    )
-
-
-def _falling(end: float, updates: int) -> tuple[float, ...]:
-    return tuple(10.41 + (end - 10.41) * i / (updates - 1) for i in range(updates))
-
-
 def unknown_advice() -> Advice:
     """For an optimiser with which no model of that width is known."""
     return Advice(
         optimizer="sgd",
-        source="known rates",
         confidence=0.87,
         unknown="neither recipes nor trainings of ours with this optimiser are known near this width",
         wanted_rate=3e-4,
@@ -277,7 +224,7 @@ def broken() -> Diagnosis:
 
 
 def encoder_decoder() -> Diagnosis:
-    """With predictions, and advice from a probe."""
+    """With predictions, and a wanted rate that is too high."""
     shape = {"blocks": 6, "theory": True, "norm": "rms-norm", "epsilon": 1e-6, "width": 512}
     encoder = made(
         "encoder.block",
@@ -295,7 +242,7 @@ def encoder_decoder() -> Diagnosis:
         decoder,
         parameters=60_506_624,
         findings=(DILUTED, DILUTED, BETAS),
-        advice=probed_advice(),
+        advice=advice(wanted=6e-3),
         silenced=("untied-embedding",),
     )
 

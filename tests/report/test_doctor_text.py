@@ -47,7 +47,7 @@ def test_no_line_is_wider_than_the_console(name, width):
 
 def test_what_to_do_is_the_first_line_and_the_verdict_the_second():
     starts = {name: printed(build()).splitlines()[:2] for name, build in EXAMPLES.items()}
-    try_it = "try your learning rate: normscope doctor TARGET --rate 3e-4 --probe 200"
+    try_it = "compare learning rates first: `--peak-lr 1.5e-4,3e-4,6e-4` of `normscope compare`"
     compare = "compare the formulas below with what you meant: no registered placement computes them"
     assert starts == {
         "healthy": ["nothing to do", "healthy — post-ln, 12 blocks, LayerNorm, no final norm"],
@@ -64,7 +64,7 @@ def test_what_to_do_is_the_first_line_and_the_verdict_the_second():
         "foreign": [try_it, "healthy — whether your learning rate 3e-4 is good is unknown"],
     }
     assert starts["encoder-decoder"][1].startswith(
-        "2 warnings, 1 note — your learning rate 3e-3 is above the good range, "
+        "2 warnings, 1 note — your learning rate 6e-3 is above the usual range"
     )
     unnamed = replace(EXAMPLES["unknown"](), findings=())
     assert printed(unnamed).splitlines()[0] == compare
@@ -98,7 +98,7 @@ def test_the_rate_and_what_matters_come_before_the_evidence():
     text = printed(encoder_decoder())
     order = [
         "2 warnings",
-        "best learning rate",
+        "usual learning rate",
         "warm-up  ",
         "warning diluted-sublayers",
         "details",
@@ -118,12 +118,9 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
     flowing = " ".join(text.split())  # lines may be wrapped
     assert "T5ForConditionalGeneration · 60,506,624 parameters · loss 10.4 nats per token, 10.3 for uni" in flowing
     assert "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed embedding" in text
-    assert "best learning rate 4.1e-4 90 % range 1.9e-4 to 8.8e-4; for 150 updates, no warm-up" in flowing
-    assert "your learning rate 3e-3 above the good range; stuck in 12 updates at it" in flowing
-    assert (
-        "warm-up 80 updates 4 times the shortest of 0, 10, 20 updates that carried your rate in a short training"
-        in flowing
-    )
+    assert "usual learning rate 4.1e-4 1.4e-4 to 1.2e-3, by 43 recipes and 4 ladders" in flowing
+    assert "your learning rate 6e-3 above the usual range" in flowing
+    assert "no earlier: `--peak-lr 2e-4,4.1e-4,8.2e-4` of `normscope compare`" in flowing
     assert "1 rule asked, 1 not: --html and --json say why" in text
 
 
@@ -220,7 +217,7 @@ def test_advice_without_a_wanted_rate_and_without_an_answer():
     assert "your learning rate" not in printed(diagnosis("m", made("a"), advice=advice(wanted=None)))
     flowing = " ".join(printed(EXAMPLES["foreign"]()).split())
     assert "usual learning rate unknown neither recipes nor trainings of ours with this optimiser" in flowing
-    assert "--probe 200 reads one from your model" in flowing
+    assert "surer: train with half of your rate, with it and with twice it" in flowing
 
 
 def level(values: list[float | None], *, logarithmic: bool = True, count: int | None = None) -> str:

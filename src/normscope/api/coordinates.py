@@ -11,8 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..doctor.advise.optimizers import maker_of
-from ..doctor.advise.short_run import Given, TrainingBatches, batches_of
 from ..doctor.observe.gradients import loss_of
 from ..doctor.trace.forward import call_with
 from ..evidence.estimates import exponent
@@ -24,6 +22,7 @@ from ..report.chart import Panel, Series
 from ..report.notebook import fragment, heading, paragraph, picture, table
 from ..report.words import counted, interval, learning_rate
 from ..settings.arguments import checked
+from .own_runs import Given, NumberedBatches, batches_of, maker_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -199,7 +198,7 @@ def _slope(widths: Sequence[int], sizes_SX: NDArray[np.float64]) -> Estimate:
 
 
 def _sizes(
-    model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer], given: TrainingBatches, updates: int
+    model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer], given: NumberedBatches, updates: int
 ) -> dict[str, list[float]]:
     """Mean |output| of every module on the first batch, before the first update and after each."""
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..doctor.advise.short_run import Probing
 from ..doctor.diagnose import Diagnosis
 from ..doctor.diagnose import diagnose as diagnosed
 from ..doctor.lint.patient import Loading
@@ -38,13 +37,12 @@ def diagnose(
     silenced: str | Collection[str] = (),
     target: str = "",
     advise: bool = True,
-    probing: Probing | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
     tokens: int = 128,
     sequences: int = 4,
     seed: int = 0,
 ) -> Diagnosis:
-    """What a model is, what is wrong with it, and its best learning rate, before its first update.
+    """What a model is, what is wrong with it, and its usual learning rate, before its first update.
 
     batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
     function that runs it and returns its output. Without it, random inputs of `sequences` sequences of `tokens` tokens
@@ -54,12 +52,11 @@ def diagnose(
     optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
     linted too.
     wanted_rate: a peak rate to judge; without it, that of an optimiser's instance. wanted_warmup_updates: the length of
-    the warm-up that rises to it, 0 for none; without it, none is taken to be there. probing: short real trainings that
-    the advice is read from. loading: what happened when a checkpoint was loaded; None for initial weights.
-    wanted_placement: what the model is meant to be, such as pre-ln; without it, what its configuration says.
-    clip_norm: what the gradient's norm is clipped to. silenced: the id of a rule to leave out, or several.
-    watch: told of each stage as it begins, and of how many of its parts are done, of how many: of the rates, which take
-    longest, after each one. The number of parts may grow on the way.
+    the warm-up that rises to it, 0 for none; without it, none is taken to be there. loading: what happened when a
+    checkpoint was loaded; None for initial weights. wanted_placement: what the model is meant to be, such as pre-ln;
+    without it, what its configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
+    rule to leave out, or several.
+    watch: told of each stage as it begins, of how many of its parts are done, and of how many there are.
 
     A model with weights that are infinite or NaN is looked at with 0 in their place, without gradients or advice, and
     the rule that finds them is the only one that is asked.
@@ -87,7 +84,6 @@ def diagnose(
         silenced=(silenced,) if isinstance(silenced, str) else silenced,
         target=target,
         advise=advise,
-        probing=probing,
         watch=watch,
     )
 

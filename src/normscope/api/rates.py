@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ..doctor.advise.optimizers import Maker, maker_of, wanted_rate_of
-from ..doctor.advise.short_run import Given, ShortRun, batches_of, mean_of_last, train_shortly
+from ..doctor.advise.advice import wanted_rate_of
 from ..doctor.result import RateRange
 from ..evidence.estimates import jackknife
 from ..measure.line import lowest
@@ -20,6 +19,7 @@ from ..report.chart import Panel, Series
 from ..report.notebook import fragment, heading, paragraph, picture, table
 from ..report.words import counted, learning_rate, significant
 from ..settings.arguments import checked
+from .own_runs import Given, Maker, OwnRun, batches_of, maker_of, run_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,9 +38,9 @@ class LossOverRate:
     """Of each run."""
     warmup_updates: int
     """Over which each rate rises; constant from there on."""
-    runs: tuple[ShortRun, ...]
+    runs: tuple[OwnRun, ...]
     """By rising rate; their `losses` are those of every update's batch before it."""
-    finder: ShortRun
+    finder: OwnRun
     """One run whose rate rises from the lowest to the highest, update by update, as a finder's does."""
 
     @property
@@ -50,7 +50,7 @@ class LossOverRate:
     @property
     def losses(self) -> tuple[float, ...]:
         """Of each run, the mean over its last six batches; infinite where one was not finite."""
-        return tuple(mean_of_last(run.losses) if self._whole(run) else math.inf for run in self.runs)
+        return tuple(sum(run.losses[-_LAST:]) / _LAST if self._whole(run) else math.inf for run in self.runs)
 
     @property
     def diverged(self) -> tuple[bool, ...]:
@@ -112,13 +112,13 @@ class LossOverRate:
         rows = table(("peak rate", "loss"), self._rows())
         return fragment([heading(self._title()), *map(paragraph, self._conclusion()), picture(self.svg()), rows])
 
-    def _whole(self, run: ShortRun) -> bool:
+    def _whole(self, run: OwnRun) -> bool:
         return len(run.losses) == self.updates and all(map(math.isfinite, run.losses))
 
     def _lowest(self, batches: Sequence[int]) -> float:
         """log10 of the best rate, by these of the last batches."""
 
-        def mean(run: ShortRun) -> float:
+        def mean(run: OwnRun) -> float:
             return sum(run.losses[-1 - batch] for batch in batches) / len(batches)
 
         losses = [math.inf if off else mean(run) for run, off in zip(self.runs, self.diverged, strict=True)]
@@ -178,7 +178,7 @@ def rate_curve(
     updates: int = 40,
     warmup_share: float = 0.1,
 ) -> LossOverRate:
-    """The loss over the peak rate, from a short training at each, all from the weights that the model has now.
+    """The loss over the peak rate, from a run of some updates at each, all from the weights that the model has now.
 
     batches: a data loader, or a function of the update's number, from 0; each item is what the model is called with, as
     of `normscope.diagnose`, or a function of the model that returns its output. All runs see the same batches and the
@@ -200,10 +200,10 @@ def rate_curve(
     ratio = rates[-1] / rates[0]
     with restored(model) as put_back:
 
-        def run(rate: float, warmup_updates: int, factor: Callable[[int], float] = lambda update: 1.0) -> ShortRun:
+        def run(rate: float, warmup_updates: int, factor: Callable[[int], float] = lambda update: 1.0) -> OwnRun:
             put_back()
             with random_state_kept():
-                return train_shortly(
+                return run_for(
                     model, given, maker, rate=rate, updates=updates, warmup_updates=warmup_updates, factor=factor
                 )
 

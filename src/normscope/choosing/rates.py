@@ -1,7 +1,7 @@
 """The peak rate that trainings of ours and recipes of others suggest: one law over all of them.
 
 Its logarithm is a sum: of the width's, of the number of sub-layers', of the share of sub-layers whose residual sum is
-normed (as in Post-LN), and a constant of the optimiser. Nothing is measured: `normscope doctor --probe` does that.
+normed (as in Post-LN), and a constant of the optimiser. Nothing is measured.
 """
 
 import math

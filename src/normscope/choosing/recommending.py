@@ -6,7 +6,7 @@ Each line says how sure that is and what would make it surer. The rate is the on
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..report.words import interval, learning_rate
+from ..report.words import interval, learning_rate, surer_rate
 from .case import counts_for
 from .choice import EvidenceForModel, PlacementEvidence
 from .evidence import BASELINE, EvidenceRow
@@ -33,7 +33,7 @@ def recommended(choice: EvidenceForModel) -> list[_Recommendation]:
     """Placement, peak rate, warm-up."""
     placement, line = _placement(choice)
     found = typical_rate(RateFacts.of_case(choice.case, placement))
-    return [line, _rate(found), _warmup(choice, placement, found)]
+    return [line, _rate(found, choice.case.optimizer), _warmup(choice, placement, found)]
 
 
 def plain(choice: EvidenceForModel) -> dict[str, Any]:
@@ -82,20 +82,21 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
     return name, _Recommendation(what="Placement", says=name, sure=said, surer=tried)
 
 
-def _rate(found: TypicalRate | None) -> _Recommendation:
+def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
+    surer = surer_rate(found and found.rate, compared="FILE.py:FUNCTION", optimizer=optimizer)
     if found is None:
         return _Recommendation(
             what="Peak rate",
             says="not known under this optimiser",
             sure="Nothing near this width was trained with it, as far as we know.",
-            surer="`normscope doctor MODEL --probe 60`, which names a rate for your model from short trainings",
+            surer=surer,
         )
     return _Recommendation(
         what="Peak rate",
         says=f"{learning_rate(found.rate, 2)}, between {learning_rate(found.low, 2)} and "
         f"{learning_rate(found.high, 2)}",
         sure=found.stands_on,
-        surer="`normscope doctor MODEL --probe 60`, which reads a rate from short trainings of your model",
+        surer=surer,
     )
 
 

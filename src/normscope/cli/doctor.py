@@ -18,7 +18,6 @@ from .options import described_by
 from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
 if TYPE_CHECKING:
-    from ..doctor.advise.short_run import Probing
     from ..doctor.diagnose import Diagnosis
     from ..doctor.result import Severity
     from ..history.explain import Explanation
@@ -43,7 +42,6 @@ def doctor(
     card: Annotated[Path | None, typer.Option(metavar="FILE.md")] = None,
     fail_on: str = "warning",
     no_advice: bool = False,
-    probe: Annotated[int | None, typer.Option(metavar="N")] = None,
     structure_only: bool = False,
     silence: Annotated[list[str], typer.Option(metavar="ID")] = [],  # noqa: B006
     log: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
@@ -71,8 +69,7 @@ def doctor(
     with its figures to this file. as_json: Write everything as JSON to this file; - prints it. `null` stands for what
     was not measured. card: Write a card for the model's README, and beside it a badge, FILE.svg. fail_on: The least
     severity that makes the exit code 1: error, warning or info. no_advice: Leave out the advice on the learning rate.
-    probe: Read the advice from short trainings of N updates in all on the target's own batches; as many again at most
-    look for a warm-up where --rate needs one. Weights come back bit for bit. structure_only: Build the model without
+    structure_only: Build the model without
     weights, and tell its streams, placements and formulas alone: a model of any size in seconds. silence: Leave out
     this rule, beside those silenced in pyproject.toml. log: Explain the spikes and plateaus of a training's log: a run
     folder or metrics.jsonl, Trainer's trainer_state.json, TensorBoard's event files, W&B's wandb-history.jsonl. No
@@ -92,7 +89,6 @@ def doctor(
         ("--tokens", tokens, 2),
         ("--sequences", sequences, 1),
         ("--seed", seed, 0),
-        ("--probe", probe, _LEAST_PROBE),
     ):
         if given is not None and given < least:
             raise UserError(f"{option} must be at least {least}, got {given}")
@@ -115,20 +111,16 @@ def doctor(
             "name a TARGET, such as GPT2Config or file.py:function; `normscope doctor --help` lists them all"
         )
     if structure_only:
-        _refuse_with_structure(rate=rate, probe=probe, html=html, log=log, optimizer=optimizer)
-    if probe is not None and no_advice:
-        raise UserError("--probe makes advice and --no-advice leaves it out: give one of them")
+        _refuse_with_structure(rate=rate, html=html, log=log, optimizer=optimizer)
     refuse_missing_target(target)
     with StageDisplay(stderr()) as display, LateStages(display) as watch:
         watch(f"reading {target}", 0, 1)
         optimizer = _known_optimizer(optimizer)
         silenced = _silenced(silence)
         run_imports(imports)
-        from ..doctor.diagnose import forward_passes
         from ..history.joined import lasting, peak_of
         from ..targets import opened, opened_on_meta
         from ..targets.logs import explained_log, explained_run
-        from ..targets.target import probing_of
 
         if trust:
             from ..targets.runs import trust_target
@@ -145,17 +137,11 @@ def doctor(
                 rate, warmup = peak_of(history.history)
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
             watch(f"looking at {found.title}", 0, 1)
-            probing = None if probe is None else probing_of(found, probe)
-            has_rate = rate is not None or not isinstance(found.optimizer, str | None)
-            watch.plan("the whole diagnosis", forward_passes(probe_updates=probe or 0, warmups=has_rate))
-            diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
+            diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, watch=watch)
     from ..doctor.result import worst_of
 
-    named = ["--set=" + setting for setting in settings]
-    place = target.rpartition(":")[0]
-    holder = f"{place} has" if place.endswith(".py") else "a Python file of yours builds the model and has"
-    needs = f", once {holder} batches()" if found.batches is None else ""
-    _write(replace(diagnosis, asked=shlex.join([target, *named]), probe_needs=needs), html, as_json, history)
+    compared = shlex.quote(found.compared) if found.compared else ""
+    _write(replace(diagnosis, compared=compared), html, as_json, history)
     from ..doctor.report import card as model_card
 
     if card is not None and drawn is not None:
@@ -190,9 +176,7 @@ def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
 def _refuse_with_structure(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
-            raise UserError(
-                f"--structure-only takes no --{name}: without weights there is nothing to measure or to train"
-            )
+            raise UserError(f"--structure-only takes no --{name}: without weights there is nothing to measure")
 
 
 def _structured(target: "Target", silenced: tuple[str, ...]) -> "Diagnosis":
@@ -210,11 +194,10 @@ def _structured(target: "Target", silenced: tuple[str, ...]) -> "Diagnosis":
         raise UserError(f"{target.title}: {' '.join(str(error).split())}") from error
 
 
-_SCHEMA = 1
+_SCHEMA = 2
 """The version of docs/doctor.schema.json: another one where a key goes or changes its meaning."""
-_LEAST_PROBE = 30
 _SEVERITIES = ("info", "warning", "error")
-"""As `doctor.advise.probe` and `doctor.result` have them, which take torch to import."""
+"""As `doctor.result` has them, which takes torch to import."""
 
 
 def _check(fail_on: str, rate: float | None) -> None:
@@ -252,7 +235,6 @@ def _diagnosed(
     silenced: tuple[str, ...],
     *,
     advise: bool,
-    probing: "Probing | None",
     watch: Callable[[str, int, int], None],
 ) -> "Diagnosis":
     from ..doctor.diagnose import diagnose
@@ -271,7 +253,6 @@ def _diagnosed(
             silenced=silenced,
             target=target.title,
             advise=advise,
-            probing=probing,
             watch=watch,
         )
     except ValueError as error:

@@ -1,9 +1,6 @@
-"""What a foreign model is: its residual streams, found by watching one forward pass, their placements, and
-the short trainings that advice can be asked to make.
-"""
+"""What a foreign model is: its residual streams, found by watching one forward pass, and their placements."""
 
-from .advise.short_run import Probing
 from .identify.stacks import find_stacks
 from .record import Stack, Sublayer
 
-__all__ = ["Probing", "Stack", "Sublayer", "find_stacks"]
+__all__ = ["Stack", "Sublayer", "find_stacks"]

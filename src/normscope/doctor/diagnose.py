@@ -1,15 +1,14 @@
 """The whole diagnosis of a model: find, measure, lint, predict, advise; or its structure alone, without weights."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from .advise.advice import advise as advised
-from .advise.optimizers import wanted_rate_of
-from .advise.short_run import Probing, loss_of_output
+from .advise.advice import wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .lint.linter import asked_rules, lint
 from .lint.patient import Loading, Patient, are_trained
@@ -19,7 +18,7 @@ from .observe.parameters import nonfinite_weights, read_as_zero
 from .predict import with_predictions
 from .record import ModelMeasurements
 from .result import Record
-from .trace.forward import Inputs
+from .trace.forward import Inputs, loss_of_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,7 +70,6 @@ def diagnose(
     silenced: Collection[str] = (),
     target: str = "",
     advise: bool = True,
-    probing: Probing | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
     """The whole diagnosis on a batch; `normscope.diagnose` explains every argument, and may do without one.
@@ -94,18 +92,13 @@ def diagnose(
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
     advice = None
     if advise and not nonfinite and not no_gradient:
-        wanted_rate = wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate
         advice = advised(
-            model,
-            loss,
-            optimizer=optimizer,
-            wanted_rate=wanted_rate,
+            optimizer,
             stacks=stacks,
+            wanted_rate=wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate,
+            wanted_warmup_updates=wanted_warmup_updates,
             trained=trained,
-            probing=probing,
-            watch=watch,
         )
-        advice = replace(advice, wanted_warmup_updates=wanted_warmup_updates)
     watch("prediction", 0, 1)
     # The theory is of random weights, and has nothing to say of others.
     if not trained and not nonfinite and not no_gradient:
@@ -169,22 +162,3 @@ def _linted(patient: Patient, silenced: Collection[str], target: str, *, trained
         trained=trained,
         rules=asked_rules(patient, silenced),
     )
-
-
-_DIAGNOSIS_PASSES = 8
-"""A recorded pass, what is computed of it again, and a forward and a backward pass, as `benchmarks/doctor.py` times."""
-_UPDATE_PASSES = 3
-"""A backward pass is about two forward passes."""
-
-
-def forward_passes(*, probe_updates: int = 0, warmups: bool = False) -> dict[str, int]:
-    """About how many forward passes each stage that `diagnose` tells of takes the time of.
-
-    probe_updates: of the short trainings; 0 without any. warmups: whether warm-ups for a wanted rate may be tried too.
-    """
-    passes = {"streams and gradients": _DIAGNOSIS_PASSES}
-    if probe_updates:
-        passes["short trainings"] = _UPDATE_PASSES * probe_updates
-        if warmups:
-            passes["warm-ups"] = _UPDATE_PASSES * probe_updates
-    return passes

@@ -90,9 +90,8 @@ def verdict_of(findings: Sequence[Finding]) -> Health:
             return Health.UNKNOWN if unknown else Health.HEALTHY
 
 
-RatePlace = Literal["in range", "above", "below", "undecided", "unknown"]
-"""Where a rate lies to the range of good ones: undecided where the interval of that range does not say, unknown where
-there is no range."""
+RatePlace = Literal["in range", "above", "below", "unknown"]
+"""Where a rate lies to the range of known ones: unknown where there is no range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,113 +102,44 @@ class RateRange:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortTraining:
-    """One short training of the model on the user's own batches."""
-
-    rate: float
-    """Its peak learning rate."""
-    updates: int
-    """How many were made; fewer than planned where its loss was not finite."""
-    warmup_updates: int = 0
-    """Over how many of them the rate rose linearly to its peak."""
-    losses: tuple[float | None, ...]
-    """Of each update's batch before the update, in nats; None where it was not finite."""
-    spread: float | None
-    """How far the outputs for different tokens lie apart at its end, over how far they did at its start."""
-    outcome: Literal["learns", "unsettled", "stuck", "not finite"]
-    """unsettled: its loss rose, or is not below its start; stuck: it hardly tells tokens apart at its end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmupAdvice:
-    """How long a linear warm-up carries the wanted rate, tested by short trainings of a ladder of lengths."""
-
-    tried: tuple[ShortTraining, ...]
-    shortest_updates: int | None
-    """In a short training; None where none of those that were tried carries the rate."""
-    named_updates: int | None
-    """That are advised: longer by a margin, since whole trainings fail where short ones do not yet."""
-
-
 FAR = 4.0
 """No published rate lies further above the range of known rates than this: a test counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Which learning rate models like this one are trained with, or trains this one best, and what becomes of the
-    wanted one."""
+    """Which learning rate models like this one are trained with, and where the wanted one lies to it."""
 
     optimizer: str
-    source: Literal["known rates", "probe"]
-    """What the answer was read from: rates that others and we have trained other models with, or short trainings of
-    this very model."""
-    horizon_updates: int | None = None
-    """The training length, in updates, that a probe's best rate is foreseen for; known rates are of whole trainings."""
-    regret_nats: float | None = None
-    """By how much a good rate's loss may end above that of the best, of a probe."""
     confidence: float
-    """How often `best_interval` holds the best rate, such as 0.9; of known rates, a published one."""
+    """How often `best_interval` holds a published rate that it was not made from, such as 0.85."""
     basis: str = ""
-    """What a known rate comes from, as sentences; "" of a probe."""
+    """What the rate comes from, as sentences; "" without one."""
     recipes: int = 0
-    """Published ones under this optimiser near this width, behind a known rate ..."""
+    """Published ones under this optimiser near this width, behind the rate ..."""
     ladders: int = 0
-    """... and ladders of short trainings of ours."""
+    """... and ladders of trainings of ours."""
     unknown: str = ""
     """Why there is no answer, as a clause; the rates below are None then."""
     best_rate: float | None = None
-    """The peak rate that is known of models like this one; of a probe, the constant rate that is expected to end with
-    the lowest loss."""
+    """The peak rate that is known of models like this one."""
     best_interval: RateRange | None = None
-    good_range: RateRange | None = None
-    """Of a probe, rates that are expected to end within `regret_nats` of the best; else the interval."""
     wanted_rate: float | None = None
     """The peak rate that was asked about."""
     wanted_place: RatePlace | None = None
     """None where no rate was asked about."""
     wanted_warmup_updates: int | None = None
     """Over how many updates the training's own warm-up rises to the wanted rate; None where that is not known."""
-    wanted_training: ShortTraining | None = None
-    """A short training at that rate, without warm-up; None without a probe."""
-    warmup: WarmupAdvice | None = None
-    """None without a probe."""
     usual_warmup_shares: tuple[float, ...] = ()
     """Of a training's updates, in recipes under this optimiser for residual sums like these, rising."""
-    probed: tuple[ShortTraining, ...] = ()
-    """The short trainings that the best rate was read from, without those of `warmup`."""
-    updates_used: int = 0
-    """By all short trainings together."""
     notes: tuple[str, ...] = ()
     """Reasons to doubt the answer."""
 
     @property
     def is_too_high(self) -> bool:
-        """Whether the wanted rate is likely none to start with, without warm-up: a short training at it failed, or it
-        lies above the probe's range, or above that of known rates by more than `FAR`."""
-        if self.wanted_training is not None and self.wanted_training.outcome in ("stuck", "not finite"):
-            return True
-        if self.wanted_rate is None or self.wanted_place != "above":
-            return False
-        return self.source == "probe" or self.good_range is None or self.wanted_rate > FAR * self.good_range.high
-
-    @property
-    def own_warmup(self) -> Literal["none", "carries", "too short", "untested"]:
-        """What short trainings say of the training's own warm-up; what is advised, or longer, carries the rate.
-
-        none: it has none, as far as is known; too short: one as long did not carry it; untested: neither.
-        """
-        own = self.wanted_warmup_updates or 0
-        if not own:
-            return "none"
-        tried = () if self.warmup is None else self.warmup.tried
-        shortest = None if self.warmup is None else self.warmup.shortest_updates
-        named = None if self.warmup is None else self.warmup.named_updates
-        if named is not None and own >= named:
-            return "carries"
-        failed = [one.warmup_updates for one in tried if shortest is None or one.warmup_updates < shortest]
-        return "too short" if failed and own <= max(failed) else "untested"
+        """Whether the wanted rate lies above the range by more than `FAR`."""
+        span = self.best_interval
+        return self.wanted_rate is not None and span is not None and self.wanted_rate > FAR * span.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +161,8 @@ class Record:
     """Every rule of the linter, whether it was asked, and why not."""
     advice: Advice | None = None
     """None where it was not asked for, or no loss can be taken."""
-    asked: str = field(default="TARGET", compare=False, metadata={"json": False})
-    """What a command that looks at the same model names it."""
-    probe_needs: str = field(default="", compare=False, metadata={"json": False})
-    """What `--probe` asks for first, as ", once my_model.py has batches()"; empty where it has all."""
+    compared: str = field(default="", compare=False, metadata={"json": False})
+    """What `normscope compare` is given to train the same model; "" where it takes it from no file as it is."""
 
     @property
     def verdict(self) -> Health:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from ..doctor.result import Record, Severity
-from ..report.words import counted, joined, learning_rate, significant
+from ..report.words import counted, joined, learning_rate, significant, surer_rate
 from .episodes import EpisodeKind
 from .explain import EVERYWHERE, SIGN, EpisodeReport, Explanation, episode_head, hanging
 from .record import History
@@ -14,11 +14,7 @@ UNTUNED_WARMUP = 2_000
 _LASTING = (EpisodeKind.RISE.value, EpisodeKind.PLATEAU.value)
 _RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
-_RATES = {
-    "known rates": "what models like it are trained with",
-    "probe": "the best for this model by short trainings",
-}
-"""What a rate is, by where advice has it from."""
+_USUAL = "what models like it are trained with"
 _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
 """By what a rate is divided where no best one is foreseen, and where it is not above the one that is."""
 
@@ -48,7 +44,7 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
         return _of_signs(diagnosis, seen, explanation.history) if seen else []
     peak, own = peak_of(explanation.history)
     rate, why_rate = _rate(diagnosis, peak)
-    warmup, why_warmup = _warmup(diagnosis, explanation.history, own or 0, rate)
+    warmup, why_warmup = _warmup(explanation.history, own or 0)
     return [
         ("do", _first(diagnosis, episode, rate, warmup, peak)),
         ("what", f"{episode_head(episode)}, of {counted(explanation.history.last_update, 'update')}"),
@@ -110,25 +106,24 @@ def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
     advice = diagnosis.advice
     if advice is None or advice.best_rate is None:
         if peak is None:
-            return "a tenth of yours", "neither the log nor the model says what it was and what is best"
-        return learning_rate(peak / _LESS_WITHOUT_BEST, 2), "a tenth of yours; no best rate is known for this model"
-    best, interval, whence = advice.best_rate, advice.best_interval, _RATES[advice.source]
-    if peak is None or best < peak:
-        span = "" if interval is None else f"{learning_rate(interval.low, 2)} to {learning_rate(interval.high, 2)}"
-        return learning_rate(best, 2), whence + (f", likely {span}" if span else "")
-    return learning_rate(peak / _LESS_BELOW_BEST, 2), f"a third of yours, though {learning_rate(best, 2)} is {whence}"
+            return "a tenth of yours", "neither the log nor the model says what it was and what is usual"
+        rate, why = peak / _LESS_WITHOUT_BEST, "a tenth of yours; no usual rate is known for this model"
+    elif peak is None or advice.best_rate < peak:
+        span = advice.best_interval
+        likely = "" if span is None else f", likely {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+        rate, why = advice.best_rate, _USUAL + likely
+    else:
+        rate = peak / _LESS_BELOW_BEST
+        why = f"a third of yours, though {learning_rate(advice.best_rate, 2)} is {_USUAL}"
+    optimizer = "adam" if advice is None else advice.optimizer
+    sure = surer_rate(rate, compared=diagnosis.compared, optimizer=optimizer)
+    return learning_rate(rate, 2), f"{why}; surer: {sure}"
 
 
-def _warmup(diagnosis: Record, history: History, own: int, rate: str) -> tuple[str, str]:
-    advice = diagnosis.advice
-    tested = None if advice is None or advice.warmup is None else advice.warmup.named_updates
-    if tested is not None:
-        return counted(tested, "update"), "it carried your own rate in short trainings"
+def _warmup(history: History, own: int) -> tuple[str, str]:
     least = max(own, min(UNTUNED_WARMUP, -(-history.last_update // 10)))
     which = "as yours was" if least == own else "a tenth of this training, or 2 / (1 - β2) of Adam where that is less"
-    at_rate = f" --rate {rate}" if rate[0].isdigit() else ""  # else it is not known
-    command = f"normscope doctor {diagnosis.asked}{at_rate} --probe 200"
-    return counted(least, "update"), f"{which}; not tested: `{command}` does{diagnosis.probe_needs}"
+    return counted(least, "update"), f"{which}; not tested"
 
 
 def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Iterator[str]:
@@ -142,4 +137,4 @@ def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Itera
     advice = diagnosis.advice
     if advice is not None and advice.best_rate is not None and peak is not None and peak > advice.best_rate:
         times, best = significant(peak / advice.best_rate, 2), learning_rate(advice.best_rate, 2)
-        yield f"{learning_rate(peak)} is {times} times {best}, {_RATES[advice.source]}"
+        yield f"{learning_rate(peak)} is {times} times {best}, {_USUAL}"

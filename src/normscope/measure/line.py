@@ -48,27 +48,6 @@ def mean_square(x: Tensor) -> float:
     return euclidean_norm(x) ** 2 / x.numel()
 
 
-@torch.no_grad()
-def row_spread(output: Tensor) -> tuple[float, float]:
-    """Mean squares of an output's rows about their own means, and of what differs between rows in them.
-
-    output: (..., C), read as (N, C). With z = each row minus its mean over C: E‖z‖²/C, and E‖z - z̄‖²/C with z̄ the mean
-    row. Where every token gets the same answer the second is 0. Sums are kept in float64, a few rows at a time.
-    """
-    rows_NC = output.detach().reshape(-1, output.shape[-1])
-    total = torch.zeros((), dtype=torch.float64, device=output.device)
-    summed_C = torch.zeros(output.shape[-1], dtype=torch.float64, device=output.device)
-    for some in torch.split(rows_NC, max(1, _ELEMENTS_AT_ONCE // output.shape[-1])):
-        wide = some.double()
-        centred = wide - wide.mean(1, keepdim=True)
-        flat = centred.reshape(-1)
-        total += flat.dot(flat)
-        summed_C += centred.sum(0)
-    count = len(rows_NC)
-    every = float(total) / rows_NC.numel()
-    return every, max(0.0, every - float((summed_C / count).square().mean()))
-
-
 def bottom(x: Sequence[float], y: Sequence[float]) -> float:
     """Where the parabola through three points is lowest; the middle one's place where it has no bottom.
 

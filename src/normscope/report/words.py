@@ -86,6 +86,29 @@ def learning_rate(value: float | None, digits: int = 3) -> str:
     return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(power)}"
 
 
+def rates_command(rate: float | None, *, compared: str = "", optimizer: str = "adam") -> str:
+    """What trains half of a peak rate, the rate and twice it; a ladder that is to be filled in where none is known.
+
+    compared: what `normscope compare` is given to train the model; "" where that is not known.
+    """
+    rates = "LOW:HIGH:7" if rate is None else ",".join(learning_rate(factor * rate, 2) for factor in (0.5, 1, 2))
+    if not compared:
+        return f"`--peak-lr {rates}` of `normscope compare`"
+    under = "" if optimizer == "adam" else f" --optimizers {optimizer}"
+    return f"`normscope compare {compared} --placements own{under} --peak-lr {rates}`"
+
+
+def surer_rate(rate: float | None, *, of: str = "it", compared: str = "", optimizer: str = "adam") -> str:
+    """How to be surer of a peak rate, in the imperative; docs/decisions.md has the trainings that it stands on.
+
+    of: what the rate is called. The others are as of `rates_command`.
+    """
+    seven = "train with seven rates from a low one to a high one"
+    what = seven if rate is None else f"train with half of {of}, with it and with twice it"
+    how = rates_command(rate, compared=compared, optimizer=optimizer)
+    return f"{what}, and choose after 40 % of the updates, no earlier: {how}"
+
+
 def counted(count: int, noun: str) -> str:
     """A count with its noun: "1 block", "1,200 blocks"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -4,7 +4,7 @@ import difflib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..doctor.advise.short_run import Given
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError, error_line
 from ..optim import OPTIMIZERS
@@ -21,7 +20,7 @@ from ..settings.files import OwnFile, factory_in, import_file
 from ..settings.tables import nearest
 from .target import Loss, SampleSettings
 
-_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates", "batches")
+_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates")
 _ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with the keys {', '.join(_KEYS)}"
 
 
@@ -35,7 +34,6 @@ class _FactoryResult:
     optimizer: torch.optim.Optimizer | str | None = None
     clip_norm: float | None = None
     warmup_updates: int | None = None
-    batches: Given | None = None
 
 
 def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> _FactoryResult:
@@ -181,11 +179,6 @@ _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
     ("clip_norm", "a positive number", lambda value: type(value) in (int, float) and value > 0),
     ("warmup_updates", "a number of updates", lambda value: type(value) is int and value >= 0),
-    (
-        "batches",
-        "a function of the update's number, or something to go through such as a data loader, that gives inputs",
-        lambda value: callable(value) or isinstance(value, Iterable),
-    ),
 )
 
 

@@ -6,6 +6,7 @@ needs none of the libraries that only training takes.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -112,11 +113,13 @@ def _of_hugging_face(name: str, built: hugging_face.Built, drawing: SampleSettin
 
 def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
     made = made_by(text, read_overrides(settings), drawing)
-    bare = made.inputs is None and made.batches is None
-    if bare and brings_batches(text) and not any(weight.is_meta for weight in made.model.parameters()):
+    on_meta = any(weight.is_meta for weight in made.model.parameters())
+    if made.inputs is None and not on_meta and brings_batches(text):
         from .runs import of_own_batches
 
-        return of_own_batches(text, made.model)
+        found = of_own_batches(text, made.model)
+        # An experiment calls the function without arguments.
+        return found if settings else replace(found, compared=text)
     inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
     return Target(
         title=_title(made.model, text),
@@ -126,7 +129,6 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
         optimizer=made.optimizer,
         clip_norm=made.clip_norm,
         warmup_updates=made.warmup_updates,
-        batches=made.batches,
         wanted_placement=wanted_placement(made.model),
     )
 

@@ -20,7 +20,7 @@ from ..tasks.run_config import RunConfig, refuse_unrun
 from .target import Target, wanted_placement
 
 EXAMINED_TOKENS = 4096
-"""Of the batch that a diagnosis looks at; what trains (`--probe`) has the configuration's own batches."""
+"""Of the batch that a diagnosis looks at."""
 
 
 def of_config(file: Path, settings: Sequence[str]) -> Target:
@@ -54,7 +54,6 @@ def _target(
     corpus: Any,
     loading: Loading | None,
 ) -> Target:
-    batch_of = task.batches(config, corpus)
     # Every tensor of a pass is kept and computed again from others: a large batch would fill the memory.
     groups = task.groups(config)
     examined = task.batches(task.in_smaller_batches(config, EXAMINED_TOKENS), corpus)(0)
@@ -63,7 +62,6 @@ def _target(
         model=model,
         inputs=_BatchInputs(examined),
         loss=_loss,
-        batches=lambda number: _BatchInputs(batch_of(number)),
         optimizer=make_optimizer(model, config.optimizer, None if groups is None else groups(model)),
         warmup_updates=config.schedule.warmup_updates,
         loading=loading,

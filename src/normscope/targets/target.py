@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
-from ..doctor.advise.probe import LEAST_UPDATES
-from ..doctor.advise.short_run import Given, Probing
 from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
@@ -31,8 +29,6 @@ class Target:
     inputs: Inputs
     loss: Loss | None = None
     """None where no loss can be taken: a model that gives hidden states, or a factory that named none."""
-    batches: Given | None = None
-    """To train on shortly; None where it brings none."""
     optimizer: torch.optim.Optimizer | str | None = None
     """Its own one, at its peak rate, or the name of one without a rate; None where it brings none."""
     warmup_updates: int | None = None
@@ -43,6 +39,8 @@ class Target:
     """A registered name, where the model's configuration says what its placement is meant to be."""
     clip_norm: float | None = None
     """What its training clips the gradient's norm to; inf for no clipping, None where that is not known."""
+    compared: str = ""
+    """What `normscope compare` is given to train the same model; "" where it takes it from no file as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,16 +182,3 @@ def _sample_of_others(model: nn.Module, drawing: SampleSettings, generator: torc
         except Exception:  # whatever a stranger's model says to inputs that were guessed
             return None
     return drawn
-
-
-def probing_of(target: Target, updates: int) -> Probing:
-    """Short trainings on the target's own batches. Raises UserError for too few updates, and a target without any."""
-    if updates < LEAST_UPDATES:
-        raise UserError(f"--probe {updates}: at least {LEAST_UPDATES} updates are needed to compare rates")
-    if target.batches is None:
-        raise UserError(
-            f"--probe: {target.title} brings no batches to train on, and random tokens teach nothing; write "
-            "batches() beside the function, which returns a data loader or, as batches(number), one batch; or give a "
-            "configuration of `normscope train`"
-        )
-    return Probing(batches=target.batches, updates=updates)

@@ -1,1 +1,1 @@
-"""Advice on learning rate and warm-up."""
+"""Advice on the learning rate."""

@@ -1,26 +1,17 @@
-"""Advice on the learning rate: what models like this one are trained with, or what short trainings of it say."""
+"""Advice on the learning rate: what models like this one are trained with."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
 
-from ...choosing.rates import ADAM, HELD, RateFacts, TypicalRate, law, typical_rate
+from ...choosing.rates import ADAM, HELD, RateFacts, typical_rate
 from ...optim import OPTIMIZERS
-from ...report.words import learning_rate
 from ..record import Stack
-from ..result import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
-from .optimizers import maker_of
-from .probe import Probe, WarmupSearch, outcome_of, probe, shortest_warmup, trial_at
-from .rule import ProbeRule, shipped_rule
-from .short_run import Probing, ShortRun, batches_of
+from ..result import Advice, RatePlace, RateRange
 
 _UNSEEN = "neither recipes nor trainings of ours with this optimiser are known near this width"
 _TRAINED = "the weights are trained, and known rates are of trainings from their beginning"
-_FROM_TRAINED = "the weights are trained, and how short trainings are read was fitted to initial ones"
-_NOTHING_LEARNED = "the loss fell at none of the rates that were tried"
 
 
 def facts_of(stacks: Sequence[Stack], optimizer: str) -> RateFacts:
@@ -34,136 +25,58 @@ def facts_of(stacks: Sequence[Stack], optimizer: str) -> RateFacts:
     )
 
 
-def advise(
-    model: nn.Module,
-    loss: Callable[..., Tensor] | None,
-    *,
-    optimizer: str | torch.optim.Optimizer,
-    wanted_rate: float | None,
-    stacks: Sequence[Stack],
-    trained: bool = False,
-    probing: Probing | None = None,
-    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
-) -> Advice:
-    """By known rates, which costs nothing; with `probing` by short trainings about what is known.
+def name_of(optimizer: str | torch.optim.Optimizer) -> str:
+    """A name of `normscope.optim.OPTIMIZERS`, or that of an instance's class. Raises ValueError for an unknown name."""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        return type(optimizer).__name__.lower()
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"unknown optimizer {optimizer!r}; choose {', '.join(OPTIMIZERS)}, or give an instance")
+    return optimizer
 
-    trained: whether the weights have been. watch: told of the stage, the updates that were made, and how many there
-    are. Raises ValueError for an unknown optimiser, one whose class cannot be built from its own settings, a wanted
-    rate that is not positive, and too few updates to probe with.
+
+def wanted_rate_of(optimizer: str | torch.optim.Optimizer) -> float | None:
+    """The rate that an instance is set to, the largest of its groups; None for a name."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return None
+    rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
+    return max(rates, default=0.0) or None
+
+
+def advise(
+    optimizer: str | torch.optim.Optimizer,
+    *,
+    stacks: Sequence[Stack],
+    wanted_rate: float | None,
+    wanted_warmup_updates: int | None = None,
+    trained: bool = False,
+) -> Advice:
+    """By known rates; trained: whether the weights have been.
+
+    Raises ValueError for an unknown optimiser, and a wanted rate that is not positive.
     """
     if wanted_rate is not None and not 0 < wanted_rate < math.inf:
         raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
-    maker, rule = maker_of(model, optimizer), shipped_rule()
-    facts = facts_of(stacks, maker.name)
-    notes: tuple[str, ...] = () if maker.name in OPTIMIZERS else (f"{maker.name} is taken for one like Adam",)
-    if probing is None:
-        known = None if trained else typical_rate(facts)
-        return _known(maker.name, known, wanted_rate, notes, unknown=_TRAINED if trained else _UNSEEN)
-    batches = batches_of(probing.batches, loss)
-    updates, expected = min(probing.updates, rule.updates), math.log10(law()(facts))
-    looked = probe(model, batches, maker, expected=expected, rule=rule, updates=updates, watch=watch)
-    notes += (_FROM_TRAINED,) if trained else ()
-    advice = _probed(maker.name, looked, rule, wanted_rate, notes)
-    if wanted_rate is None:
-        return advice
-    trial = trial_at(wanted_rate, model, batches, maker, updates=rule.trial_updates, watch=watch)
-    advice = replace(advice, wanted_training=_short(trial), updates_used=advice.updates_used + len(trial.losses))
-    may_be_too_high = advice.wanted_place == "undecided" and wanted_rate > (advice.best_rate or 0.0)
-    if not advice.is_too_high and not may_be_too_high:
-        return advice
-    found = shortest_warmup(model, batches, maker, rate=wanted_rate, updates=probing.updates, watch=watch)
-    return replace(advice, warmup=warmup_advice(found), updates_used=advice.updates_used + found.updates_used)
-
-
-def _known(
-    optimizer: str, known: TypicalRate | None, wanted_rate: float | None, notes: tuple[str, ...], *, unknown: str
-) -> Advice:
+    name = name_of(optimizer)
+    known = None if trained else typical_rate(facts_of(stacks, name))
     span = None if known is None else RateRange(low=known.low, high=known.high)
     return Advice(
-        optimizer=optimizer,
-        source="known rates",
+        optimizer=name,
         confidence=HELD[0] / HELD[1],
         basis="" if known is None else known.stands_on,
         recipes=0 if known is None else known.recipes,
         ladders=0 if known is None else known.trainings,
-        unknown=unknown if known is None else "",
+        unknown="" if known is not None else _TRAINED if trained else _UNSEEN,
         best_rate=None if known is None else known.rate,
         best_interval=span,
-        good_range=span,
         wanted_rate=wanted_rate,
-        wanted_place=None if wanted_rate is None else "unknown" if span is None else _place(wanted_rate, span, span),
+        wanted_place=None if wanted_rate is None else _place(wanted_rate, span),
+        wanted_warmup_updates=wanted_warmup_updates,
         usual_warmup_shares=() if known is None else tuple(known.warmups),
-        notes=notes,
+        notes=() if name in OPTIMIZERS else (f"{name} is taken for one like Adam",),
     )
 
 
-def _probed(
-    optimizer: str, looked: Probe, rule: ProbeRule, wanted_rate: float | None, notes: tuple[str, ...]
-) -> Advice:
-    learned = looked.reading.gain > 0
-    interval = _range(looked.best + rule.low, looked.best + rule.high) if learned else None
-    good = _range(looked.best - rule.below, looked.best + rule.above) if learned else None
-    place: RatePlace | None = None
-    if wanted_rate is not None:
-        place = "unknown" if good is None or interval is None else _place(wanted_rate, good, interval)
-    return Advice(
-        optimizer=optimizer,
-        source="probe",
-        horizon_updates=rule.horizon_updates,
-        regret_nats=rule.regret_nats,
-        confidence=rule.confidence,
-        unknown="" if learned else _NOTHING_LEARNED,
-        best_rate=10**looked.best if learned else None,
-        best_interval=interval,
-        good_range=good,
-        wanted_rate=wanted_rate,
-        wanted_place=place,
-        probed=tuple(map(_short, looked.trials)),
-        updates_used=looked.updates_used,
-        notes=(*notes, *_doubts(looked, rule)),
-    )
-
-
-def _doubts(looked: Probe, rule: ProbeRule) -> Iterator[str]:
-    """Too few updates, and a lowest loss at an end of what was tried, beyond which the best rate may lie."""
-    if looked.updates_used < rule.updates:
-        yield f"{looked.updates_used} updates were made; how they are read was fitted to {rule.updates}"
-    rates = [trial.rate for trial in looked.trials]
-    middle = math.log10(rates[len(rates) // 2])
-    for end, way in ((rates[0], "lowest"), (rates[-1], "highest")):
-        if math.isclose(looked.reading.lowest, math.log10(end) - middle, abs_tol=1e-9):
-            yield f"the loss fell furthest at the {way} rate that was tried, {learning_rate(end, 2)}, and may beyond it"
-
-
-def warmup_advice(found: WarmupSearch) -> WarmupAdvice:
-    """What was tried, and the shortest that carries the rate."""
-    return WarmupAdvice(
-        tried=tuple(map(_short, found.trials)),
-        shortest_updates=found.shortest,
-        named_updates=found.named,
-    )
-
-
-def _range(low: float, high: float) -> RateRange:
-    return RateRange(low=10**low, high=10**high)
-
-
-def _place(rate: float, good: RateRange, interval: RateRange) -> RatePlace:
-    """In range where it is about as good as what is named; above or below where it is no best rate either."""
-    if good.low <= rate <= good.high:
-        return "in range"
-    if rate > max(good.high, interval.high):
-        return "above"
-    return "below" if rate < min(good.low, interval.low) else "undecided"
-
-
-def _short(trial: ShortRun) -> ShortTraining:
-    finite = all(map(math.isfinite, trial.losses))
-    return ShortTraining(
-        rate=trial.rate,
-        updates=len(trial.losses),
-        warmup_updates=trial.warmup_updates,
-        losses=tuple(loss if math.isfinite(loss) else None for loss in trial.losses),
-        spread=trial.spreads[-1] if math.isfinite(trial.spreads[-1]) else None,
-        outcome="not finite" if not finite else outcome_of(trial),
-    )
+def _place(rate: float, span: RateRange | None) -> RatePlace:
+    if span is None:
+        return "unknown"
+    return "above" if rate > span.high else "below" if rate < span.low else "in range"

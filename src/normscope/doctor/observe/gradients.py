@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...measure.line import euclidean_norm, moved, row_spread
+from ...measure.line import euclidean_norm, moved
 from ...measure.unchanged import left_unchanged
 from ..record import ModelMeasurements, Stack, Sublayer, with_measured
 from ..trace.forward import main_tensor, named_in, tensors_in
@@ -129,12 +129,6 @@ def _logits(scores: Tensor | None, named: bool, widths: Sequence[int]) -> tuple[
     with torch.no_grad():
         variances = scores.detach().float().var(-1, correction=0)
         return scores.shape[-1], float(variances.mean().sqrt())
-
-
-def spread_of(output: Any) -> float:
-    """Mean squared difference between the rows of an output and their mean row; 1 where it has no rows."""
-    rows = main_tensor(output)
-    return row_spread(rows)[1] if rows is not None and rows.shape[-1] > 1 else 1.0
 
 
 def _gradients(model: nn.Module, loss: Tensor, scores: Tensor | None) -> tuple[dict[str, Tensor | None], Tensor | None]:

@@ -9,7 +9,7 @@ from ...report.chart_svg import panels_svg
 from ...report.words import counted, kind_name
 from ..record import Stack
 from ..result import Record
-from .advice_words import advice_rows, source_words
+from .advice_words import SOURCE, advice_rows, surer
 from .svg import depth_panels
 from .words import (
     block_span,
@@ -48,9 +48,10 @@ def _pieces(found: Record) -> Iterator[str]:
     facts = [found.target, counted(found.parameters, "parameter"), loss_words(found.measured)]
     yield notebook.paragraph(" · ".join([*facts, *(["trained weights"] if found.trained else [])]))
     if found.advice is not None:
-        yield notebook.heading(f"learning rate with {found.advice.optimizer}, {source_words(found.advice)}")
+        yield notebook.heading(f"learning rate with {found.advice.optimizer}, {SOURCE}")
         rows = [(row.term["name"], row.value, row.meaning) for row in advice_rows(found.advice)]
         yield notebook.table(("", "", "what it means"), rows)
+        yield notebook.paragraph(f"surer: {surer(found.advice, found.compared)}")
         yield from (notebook.paragraph(f"note: {note}") for note in found.advice.notes)
     if found.findings:
         heads = ("severity", "finding", "where", "what", "fix")

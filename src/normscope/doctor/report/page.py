@@ -11,7 +11,7 @@ from ...report.words import Tone, counted, kind_name, learning_rate
 from ..lint.rule import Rule
 from ..record import Stack, StackTheory, SublayerMeasurements
 from ..result import Record, Severity
-from .advice_words import OUTCOMES, TERMS
+from .advice_words import TERMS
 from .rates import advised
 from .svg import depth_panels, depth_pictures
 from .words import (
@@ -126,7 +126,6 @@ def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: Histor
     jinja.filters |= {
         "figures": figures,
         "rate": learning_rate,
-        "outcome": OUTCOMES.__getitem__,
         "tone": _TONES.__getitem__,
     }
     asked = "" if history is None else history.first

@@ -12,7 +12,7 @@ from rich.text import Text
 from ...report.words import ASCII_BARS, BARS, counted, kind_name, printable
 from ..record import Stack
 from ..result import Finding, Record, Severity
-from .advice_words import advice_rows, source_words
+from .advice_words import SOURCE, advice_rows, surer
 from .depth import DepthRow, depth_rows, finite, places, positive
 from .words import (
     block_span,
@@ -241,7 +241,7 @@ class _Layout:
         if advice is None:
             return
         yield Text("")
-        yield self._say(f"learning rate with {advice.optimizer}, {source_words(advice)}", "bold")
+        yield self._say(f"learning rate with {advice.optimizer}, {SOURCE}", "bold")
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, justify="right", style="bold")
@@ -249,8 +249,8 @@ class _Layout:
         for row in advice_rows(advice):
             table.add_row(*map(self._say, (row.term["name"], row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
-        for note in advice.notes:
-            yield Padding(self._say(f"note: {note}", "dim"), (0, 0, 0, 2))
+        for note in (f"surer: {surer(advice, self.d.compared)}", *(f"note: {note}" for note in advice.notes)):
+            yield Padding(self._say(note, "dim"), (0, 0, 0, 2))
 
     def _rules(self) -> Iterator[RenderableType]:
         yield Text("")

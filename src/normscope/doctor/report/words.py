@@ -21,13 +21,13 @@ def first_step(diagnosis: Record) -> str:
         verb = "mend" if leading[0].severity is Severity.ERROR else "check"
         return f"{verb} {leading[0].id}: {leading[0].fix or leading[0].message}"
     advice = diagnosis.advice
-    if advice is not None and (step := rate_step(advice, diagnosis.asked, diagnosis.probe_needs)):
+    if advice is not None and (step := rate_step(advice, diagnosis.compared)):
         return step
     if not diagnosis.stacks:
         return "look at what was run: no residual stream was found in it"
     if any(not (one.placement or one.scaled_placement) for one in diagnosis.stacks):
         return "compare the formulas below with what you meant: no registered placement computes them"
-    step = "" if advice is None else warmup_step(advice, diagnosis.asked, diagnosis.probe_needs)
+    step = "" if advice is None else warmup_step(advice)
     return step if step and any(map(_norms_every_sum, diagnosis.stacks)) else "nothing to do"
 
 

@@ -1,7 +1,9 @@
 """What goes into a model's forward pass and what comes out: tokens, masks, logits, and whether numbers are finite."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +22,25 @@ def call_with(model: nn.Module, inputs: Inputs) -> Any:
     if isinstance(inputs, Mapping):
         return model(**inputs)
     return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
+
+
+def loss_of_output(loss: Callable[..., Tensor] | None, inputs: Inputs) -> Callable[[Any], Tensor] | None:
+    """The loss as a function of the output alone; one with two arguments is given these inputs as well."""
+    return partial(_swapped, loss, inputs) if loss is not None and _positional(loss) >= 2 else loss
+
+
+def _swapped(loss: Callable[..., Tensor], inputs: Inputs, output: Any) -> Tensor:
+    return loss(output, inputs)
+
+
+def _positional(function: Callable[..., Any]) -> int:
+    """How many positional arguments must be given."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return 1  # some that are written in C do not say
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in kinds and one.default is one.empty for one in parameters)
 
 
 def tensors_in(output: Any, *, inside_objects: bool = True) -> Iterator[Tensor]:

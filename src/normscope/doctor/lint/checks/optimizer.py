@@ -1,4 +1,4 @@
-"""The optimiser: norms and gates in its groups, a clip far below the gradient, a rate outside the good range."""
+"""The optimiser: norms and gates in its groups, a clip far below the gradient, a rate outside the usual range."""
 
 from collections.abc import Iterator
 from math import hypot
@@ -6,7 +6,7 @@ from math import hypot
 from torch import nn
 
 from ....optim.groups import Clipping, epsilon_of
-from ....report.words import counted, learning_rate
+from ....report.words import counted, learning_rate, surer_rate
 from ...record import Stack
 from ...result import Advice, Severity
 from ..patient import (
@@ -187,17 +187,14 @@ def _clipped(clipping: Clipping, optimizer: str) -> Fault:
 
 @rule("rate-out-of-range", a_judged_rate)
 def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
-    """The rate that the user plans with, outside what advice says is about as good as the best."""
+    """The rate that the user plans with, outside the range that is known of models like this one."""
     advice = patient.advice
-    if advice is None or advice.wanted_rate is None or advice.good_range is None or advice.best_rate is None:
+    if advice is None or advice.wanted_rate is None or advice.best_interval is None:
         return
     if advice.wanted_place == "below":
         yield _below(advice)
-    elif advice.own_warmup != "carries" and (advice.wanted_place == "above" or advice.is_too_high):
-        if advice.own_warmup == "untested" or not advice.is_too_high:
-            yield _untested(advice)
-        elif advice.own_warmup == "too short" or not (advice.warmup and advice.warmup.named_updates):
-            yield _above(advice)
+    elif advice.wanted_place == "above":
+        yield _above(advice)
 
 
 def _below(advice: Advice) -> Fault:
@@ -205,51 +202,29 @@ def _below(advice: Advice) -> Fault:
         severity=Severity.INFO,
         where="",
         message=f"{_yours(advice)} lies below {_range(advice)}",
-        fix=f"nothing, where the training is much longer; else take a rate near {_best(advice)}",
-    )
-
-
-def _untested(advice: Advice) -> Fault:
-    """A rate above what is known of others, or of trainings without warm-up, is not certain to be wrong."""
-    own = counted(advice.wanted_warmup_updates or 0, "update")
-    less = f", which is of trainings without warm-up; whether yours of {own} carries it was not tested"
-    return Fault(
-        severity=Severity.INFO,
-        where="",
-        message=f"{_yours(advice)} lies above {_range(advice)}{less if advice.own_warmup == 'untested' else ''}",
-        fix="try it with --probe, or keep an eye on the first updates after the warm-up",
+        fix=f"nothing, where the training is much longer; else take a rate near {learning_rate(advice.best_rate, 2)}",
     )
 
 
 def _above(advice: Advice) -> Fault:
-    trained = advice.wanted_training
-    stuck = "" if trained is None else f"; a short training at it: {trained.outcome}"
-    fix = "; no warm-up that was tried carries yours"
-    if advice.warmup is None:
-        fix = ", or test warm-ups for yours with --probe"
-    elif advice.warmup.named_updates:
-        own = counted(advice.wanted_warmup_updates or 0, "update")
-        needed = counted(advice.warmup.named_updates, "update")
-        stuck += f"; your warm-up of {own} does not carry it"
-        fix = f", or a warm-up of {needed}"
-    return Fault(
-        where="",
-        message=f"{_yours(advice)} lies above {_range(advice)}{stuck}",
-        fix=f"take a rate near {_best(advice)}{fix}",
-    )
+    """A rate a little above what is known of others, or one with a warm-up, is not certain to be wrong."""
+    message, usual = f"{_yours(advice)} lies above {_range(advice)}", learning_rate(advice.best_rate, 2)
+    if advice.is_too_high and not advice.wanted_warmup_updates:
+        surer = surer_rate(advice.best_rate, optimizer=advice.optimizer)
+        return Fault(where="", message=message, fix=f"take a rate near {usual}; surer: {surer}")
+    if advice.wanted_warmup_updates:
+        own = counted(advice.wanted_warmup_updates, "update")
+        message += f"; whether your warm-up of {own} carries it is not known"
+    surer = surer_rate(advice.best_rate, of=usual, optimizer=advice.optimizer)
+    fix = f"{surer}; or keep an eye on the first updates after the warm-up"
+    return Fault(severity=Severity.INFO, where="", message=message, fix=fix)
 
 
 def _yours(advice: Advice) -> str:
     return f"your rate {learning_rate(advice.wanted_rate, 2)}"
 
 
-def _best(advice: Advice) -> str:
-    return learning_rate(advice.best_rate, 2)
-
-
 def _range(advice: Advice) -> str:
-    good = advice.good_range
-    ends = "" if good is None else f", {learning_rate(good.low, 2)} to {learning_rate(good.high, 2)}"
-    if advice.horizon_updates is None:
-        return f"those that models like it are trained with{ends}"
-    return f"those that are about as good as the best for {advice.horizon_updates} updates{ends}"
+    span = advice.best_interval
+    ends = "" if span is None else f", {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+    return f"those that models like it are trained with{ends}"
