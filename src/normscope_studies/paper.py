@@ -191,30 +191,21 @@ def tables(rows: Sequence[_ClaimRow], results: Path, out: Path) -> list[StudyTab
 
 def _cells(row: _ClaimRow, results: Path, out: Path) -> list[TableCell]:
     one = row.listed
-    tone = Tone.PLAIN if row.verdict is None else row.verdict.tone
-    ours = row.found or row.command
+    verdict = Marked(row.verdict_words, Tone.PLAIN if row.verdict is None else row.verdict.tone, row.where)
     measured: TableCell = Link(one.study, address(row, results, out)) if row.found else "–"
     tested = one.tested or _AS_CLAIMED
-    return [one.place, one.statement, one.published, tested, ours, _mark(row, tone), measured]
+    return [one.place, one.statement, one.published, tested, row.found or row.command, verdict, measured]
 
 
 def conditions(rows: Sequence[_ClaimRow], results: Path, out: Path) -> StudyTable:
-    """What each study measured on, once for all of its claims."""
+    """What each study that has results measured on, once for all of its claims."""
+    by_study = {row.listed.study: row for row in rows if row.found}
     return StudyTable(
         title="Conditions: scale, data and seeds of each study",
         columns=("study", "conditions"),
-        rows=[[Link(row.listed.study, address(row, results, out)), row.conditions] for row in _by_study(rows)],
+        rows=[[Link(study, address(row, results, out)), row.conditions] for study, row in by_study.items()],
         prose=True,
     )
-
-
-def _by_study(rows: Sequence[_ClaimRow]) -> list[_ClaimRow]:
-    """One row of each study that has results."""
-    return list({row.listed.study: row for row in rows if row.found}.values())
-
-
-def _mark(row: _ClaimRow, tone: Tone) -> Marked:
-    return Marked(row.verdict_words, tone, row.where)
 
 
 def address(row: _ClaimRow, results: Path, out: Path) -> str:
@@ -223,7 +214,7 @@ def address(row: _ClaimRow, results: Path, out: Path) -> str:
 
 
 def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
-    """The table for readers of the repository."""
+    """The same tables for readers of the repository."""
     lines = [
         "# The paper's claims, one by one",
         "",
@@ -231,22 +222,19 @@ def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
         "Where less was tested than is claimed, such as a direction where a number is published, the verdict is of "
         "what was tested.",
     ]
-    for title, some in groups(rows).items():
-        lines += ["", f"## {title}", "", f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
-        for row in some:
-            one = row.listed
-            verdict = f"**{row.verdict_words}**{f' ({row.where})' if row.where else ''}"
-            ours = row.found or f"`{row.command}`"
-            link = f"[{one.study}]({address(row, results, out)})" if row.found else "–"
-            tested = one.tested or _AS_CLAIMED
-            lines.append(_line(one.place, one.statement, one.published, tested, ours, verdict, link))
-    lines += ["", "## Conditions", "", "| study | conditions |", "| --- | --- |"]
-    lines += [_line(f"[{row.listed.study}]({address(row, results, out)})", row.conditions) for row in _by_study(rows)]
+    for one in (*tables(rows, results, out), conditions(rows, results, out)):
+        lines += ["", f"## {one.title}", "", f"| {' | '.join(one.columns)} |", f"|{' --- |' * len(one.columns)}"]
+        lines += [f"| {' | '.join(_written(cell).replace('|', '&#124;') for cell in row)} |" for row in one.rows]
     return "\n".join(lines) + "\n"
 
 
-def _line(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+def _written(cell: TableCell) -> str:
+    match cell:
+        case Link(text=text, address=target):
+            return f"[{text}]({target})"
+        case Marked(text=text, note=note):
+            return f"**{text}**{f' ({note})' if note else ''}"
+    return str(cell)
 
 
 def not_run(found: Sequence[_ClaimRow], results: Path) -> str:

@@ -15,7 +15,7 @@ from normscope.theory.predict import predict
 from ..engine.claims import foretold
 from ..engine.deviation import Compared, as_data, mean_over_draws, root_mean_square, spread_of
 from ..engine.figures import beside_prediction, measured
-from ..engine.page import Claim, StudyFigure, StudyTable, table
+from ..engine.page import Claim, StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from ..theory.simulation import SEQUENCES
@@ -42,7 +42,7 @@ def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
         conditions=_conditions(cases),
         claims=claims,
         figures=figures(cases, found),
-        tables=tables(cases, found),
+        tables=[],
         data={
             "spreads": spreads,
             "off_percent": {
@@ -182,39 +182,6 @@ def _gradients(name: str, stack: Mapping[str, Compared]) -> Panel:
         for one in beside_prediction(letter, hue, stack[root_of(matrix)], first=1)
     ]
     return Panel(title=named(name).title, xlabel="block", ylabel="‖∂L/∂W‖", series=series, from_zero=True)
-
-
-_Columns = list[tuple[str, Callable[[Any], Any]]]
-
-
-def tables(cases: Sequence[ModelCase], found: Mapping[str, _PlacementCurves]) -> list[StudyTable]:
-    """One a case; a row is a placement's title, a stack and its curves."""
-    made = []
-    for case in cases:
-        deep, many = case is cases[0], case.model.stack == "encoder-decoder"
-        rows = [(named(name).title, *stack) for name, stacks in found[case.name].items() for stack in stacks.items()]
-        columns: _Columns = [("placement", lambda row: row[0])]
-        if many:
-            columns.append(("stack", lambda row: row[1]))
-        columns += [
-            ("q measured", lambda row: float(row[2]["q"].measured[-1])),
-            ("predicted", lambda row: float(row[2]["q"].predicted[-1])),
-            *_off_columns("q", "q"),
-        ]
-        if deep:
-            columns += [
-                column for matrix, letter in MATRIX_NAMES.items() for column in _off_columns(letter, root_of(matrix))
-            ]
-        largest = "the largest deviations" if deep else "its largest deviation"
-        made.append(table(f"{case.title}: q at the last depth, and {largest}", rows, columns))
-    return made
-
-
-def _off_columns(letter: str, what: str) -> _Columns:
-    return [
-        (f"{letter} off by %", lambda row: row[2][what].largest_off[0]),
-        ("± s.e.", lambda row: row[2][what].largest_off[1]),
-    ]
 
 
 def _conditions(cases: Sequence[ModelCase]) -> dict[str, str]:
