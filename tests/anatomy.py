@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 77_904,
-    "lines of normscope": 65_462,
-    "files": 474,
-    "import lines, %": 6.6,
-    "public nouns": 645,
+    "lines": 77_811,
+    "lines of normscope": 65_422,
+    "files": 469,
+    "import lines, %": 6.56,
+    "public nouns": 642,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

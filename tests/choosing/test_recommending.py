@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from normscope.choosing.case import ModelToTrain
-from normscope.choosing.choice import choose
+from normscope.choosing.choice import choose, plain, recommended
 from normscope.choosing.page import CASES
 from normscope.choosing.parts import parts
 from normscope.choosing.rates import RateFacts, normed_share, recipes, typical_rate
-from normscope.choosing.recommending import plain, recommended
 from normscope.report.words import learning_rate
 
 GPT = ModelToTrain(model="decoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e10)

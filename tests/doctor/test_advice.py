@@ -8,9 +8,8 @@ from torch import nn
 
 import normscope
 from normscope.choosing.case import ModelToTrain
-from normscope.choosing.choice import choose
+from normscope.choosing.choice import choose, recommended
 from normscope.choosing.rates import RateFacts, known_rates, law, typical_rate
-from normscope.choosing.recommending import recommended
 from normscope.doctor import find_stacks
 from normscope.doctor.advise.advice import advise
 from normscope.doctor.result import FAR

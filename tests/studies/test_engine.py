@@ -10,8 +10,7 @@ import pytest
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.measure import Estimate
 from normscope_studies.engine import checks
-from normscope_studies.engine.claims import around, claim, foretold, listed, shown_span
-from normscope_studies.engine.deviation import mean_over_draws, spread_of
+from normscope_studies.engine.claims import around, claim, foretold, listed, mean_over_draws, shown_span, spread_of
 from normscope_studies.engine.figures import beside_prediction, curves, line, scatter
 from normscope_studies.engine.page import Claim, table
 from normscope_studies.engine.pieces import Pieces

@@ -8,7 +8,7 @@ import pytest
 
 from normscope.evidence.judging import conditions_of, verdict_of
 from normscope.theory.predict import predict
-from normscope_studies.engine.deviation import Compared, mean_over_draws, root_mean_square, spread_of
+from normscope_studies.engine.claims import Compared, mean_over_draws, root_mean_square, spread_of
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.hidden_state import study as hidden_state

@@ -5,8 +5,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..history.readers import of_steps
-from ..history.record import History, history_of, numbers_in
+from ..history.record import History, history_of, numbers_in, of_steps
 from ..limits.reading import parse_json
 
 _MAGIC, _HEADER_BYTES = b":W&B", 7

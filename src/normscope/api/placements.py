@@ -10,8 +10,8 @@ from ..catalogue.views import details_html, details_view, list_html, list_table
 from ..choosing.case import ModelToTrain
 from ..choosing.choice import EvidenceForModel as Found
 from ..choosing.choice import choose as chosen
+from ..choosing.choice import plain
 from ..choosing.parts import choice_view, parts
-from ..choosing.recommending import plain
 from ..optim.optimizers import OptimizerName
 from ..placement import named
 from ..placement.base import ModelKind

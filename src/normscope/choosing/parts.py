@@ -12,9 +12,8 @@ from rich.text import Text
 
 from ..report.words import counted, interval, joined, learning_rate, number, significant
 from .case import NEAR, Distance
-from .choice import GROUPS, CountingResult, EvidenceForModel, PlacementEvidence, QuestionAnswers
+from .choice import GROUPS, CountingResult, EvidenceForModel, PlacementEvidence, QuestionAnswers, recommended
 from .evidence import AdviceClaim, Published
-from .recommending import recommended
 
 _FIRST = 3
 """So many of a group are named in short."""

@@ -68,7 +68,7 @@ def choose(
     except ValueError as error:
         raise UserError(str(error)) from error
     if as_json:
-        from ..choosing.recommending import plain
+        from ..choosing.choice import plain
 
         typer.echo(json.dumps(plain(found), ensure_ascii=False, indent=1))
         return

@@ -6,16 +6,16 @@ from pathlib import Path
 from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError
 from ..history.explain import Explanation, explain
-from ..history.readers import (
+from ..history.record import (
     EVENT_FILES,
     TRAINER_STATE,
     WANDB_LINES,
+    History,
     of_event_files,
     of_events,
     of_trainer_state,
     of_wandb_lines,
 )
-from ..history.record import History
 from ..train import RunFolder
 
 KINDS = (

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from normscope.report.chart import Kind, Panel, Series
 
-from .deviation import Compared
+from .claims import Compared
 from .ladders import Ladder
 
 

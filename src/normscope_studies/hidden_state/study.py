@@ -12,8 +12,7 @@ from normscope.report.chart import Panel
 from normscope.report.words import counted
 from normscope.theory.predict import predict
 
-from ..engine.claims import foretold
-from ..engine.deviation import Compared, as_data, mean_over_draws, root_mean_square, spread_of
+from ..engine.claims import Compared, as_data, foretold, mean_over_draws, root_mean_square, spread_of
 from ..engine.figures import beside_prediction, measured
 from ..engine.page import Claim, StudyFigure
 from ..engine.pieces import Pieces
