@@ -155,27 +155,6 @@ def _results(measured: PlacementResults) -> Iterator[str]:
         yield "None of the committed results has numbers of it.\n"
 
 
-_INTRODUCTION = """\
-# Placements
-
-<!-- Written by `normscope placements --write-docs docs`; change the placements, not this page. -->
-
-Every placement is one formula in one file of `src/normscope/placement/formulas/`. All on this page is read from those
-formulas: what is printed and counted here is what trains. A placement's name leads to its own page, with its wiring,
-its initial weights, what theory says of it over depth, and what was measured of it. F is a sub-layer (attention,
-cross-attention or feed-forward), `norm` the norm the formula asks for, x the residual stream. [A placement of your
-own](own-placements.md) appears in the same commands.
-
-```console
-$ normscope placements
-$ normscope placements show deepnorm --model decoder-only --blocks 32 --svg deepnorm.svg
-```
-
-`--blocks`, `--width`, `--ffn-width`, `--heads` and `--model` choose the model that numbers are stated for,
-`--import FILE.py` adds your own placements, and `--json` prints [the same as data](#as-data). The list has a line each;
-`--long` adds sources, stacks, norms, parameters and costs.
-"""
-
 _COLUMNS = (
     "placement",
     "formula",
@@ -187,33 +166,6 @@ _COLUMNS = (
     "cost",
     "× Pre-LN",
 )
-
-_AS_DATA = """\
-## As data
-
-`normscope placements --json` prints one object: `size` (`model`, `width`, `ffn_width`, `heads`, `encoder_blocks`,
-`decoder_blocks`) and `placements`, a list of
-
-| key | what it holds |
-| --- | --- |
-| `name`, `title`, `year`, `citation` | as above |
-| `variant_of` | the name of the placement of which it is another reading; "" for none |
-| `models` | where it is defined |
-| `stacks` | facts by stack, `encoder` and `decoder`; empty where it is not defined for the model asked for |
-| `general_formula` | the printed formula where `stacks` is empty, else an empty list |
-
-The facts of a stack are `formula` (a list of statements), `brief_formula` (as in the table above, with less of what is
-long), `final_norm` (true or false), `norms` and
-`extra_parameters` (lists with an entry for every block), `last_block_cost` (`additions`, `scalings`, `norms`,
-`mixed`) and `last_block_cost_ratio` (to Pre-LN's).
-
-`normscope placements show NAME --json` prints `row` (the above), `description`, `norm`, `norm_epsilon`,
-`embedding_rows`, `output_rows`, `scheme`, `scheme_source`, `weights` (for every `sublayer` and `weight`, `gain` and
-`std` in the `first` and `last` block by stack), `embedding` (the same), `unit_vectors`, `constants` (by stack, or
-under `class`), `parameters` (`stack`, `where`, `name`, `shape`, `initial`), `profiled`, `schedules` (initial values
-by name), and `wiring`: by stack, sections of `title`, `boxes` (`kind`, `label`, `details`) and `wires` (`source`
-and `target` as indices of boxes, `subtracted`).
-"""
 
 
 def files(size: Size, results: Path) -> dict[str, str]:
@@ -239,7 +191,8 @@ def files(size: Size, results: Path) -> dict[str, str]:
 
 def page(table: Sequence[PlacementRow], size: Size) -> str:
     """docs/placements.md."""
-    return "\n".join([_INTRODUCTION, *_overview(table, size), _AS_DATA])
+    whole = Path(__file__).with_name("placements.md").read_text(encoding="utf-8")
+    return whole.replace("@TABLE@", "\n".join(_overview(table, size)))
 
 
 def _fitting(row: PlacementRow, size: Size) -> Size:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from ..placement.wiring import Wiring
 from .wiring_lanes import Crossbar, Track, layout
@@ -9,31 +10,7 @@ from .wiring_lanes import Crossbar, Track, layout
 _LETTER = 7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
 _LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34
 _MARGIN, _TITLE, _BETWEEN = 20, 26, 48
-_STYLE = """
-.wiring { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.wiring .paper { fill: #ffffff; stroke: #d0d7de; }
-.wiring .bridge { stroke: #ffffff; stroke-width: 8; }
-.wiring text { fill: #1b1f24; text-anchor: middle; }
-.wiring .title { fill: #50575f; text-anchor: start; font-family: system-ui, sans-serif; font-size: 13px; }
-.wiring .line { fill: none; stroke: #50575f; stroke-width: 1.5; }
-.wiring .tip { fill: #50575f; }
-.wiring .box { stroke-width: 1.5; fill: #ffffff; stroke: #50575f; }
-.wiring .sublayer { fill: #dbeaf7; stroke: #0072b2; }
-.wiring .norm { fill: #fbe4d5; stroke: #d55e00; }
-.wiring .mix { fill: #d5f0e6; stroke: #009e73; }
-@media (prefers-color-scheme: dark) {
-.wiring .paper { fill: #171c22; stroke: #363e48; }
-.wiring .bridge { stroke: #171c22; }
-.wiring text { fill: #e6eaef; }
-.wiring .title { fill: #aab3bd; }
-.wiring .line { stroke: #aab3bd; }
-.wiring .tip { fill: #aab3bd; }
-.wiring .box { fill: #171c22; stroke: #aab3bd; }
-.wiring .sublayer { fill: #12324a; stroke: #58a6e6; }
-.wiring .norm { fill: #43260f; stroke: #ff8a3d; }
-.wiring .mix { fill: #0d3a2c; stroke: #2fc79a; }
-}
-"""
+_STYLE = Path(__file__).with_name("wiring.css").read_text(encoding="utf-8")
 
 
 def wiring_svg(sections: Sequence[Wiring], *, title: str, desc: str) -> str:
@@ -49,7 +26,7 @@ def wiring_svg(sections: Sequence[Wiring], *, title: str, desc: str) -> str:
     size = f'width="{wide:g}" height="{high:g}" viewBox="0 0 {wide:g} {high:g}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="wiring" role="img" {size}>\n'
-        f"<title>{escape(title)}</title>\n<desc>{escape(desc)}</desc>\n<style>{_STYLE}</style>\n"
+        f"<title>{escape(title)}</title>\n<desc>{escape(desc)}</desc>\n<style>\n{_STYLE}</style>\n"
         f'<rect class="paper" x="0.5" y="0.5" width="{wide - 1:g}" height="{high - 1:g}" rx="8"/>\n'
         + "\n".join(drawn)
         + "\n</svg>\n"
