@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 77_811,
-    "lines of normscope": 65_422,
+    "lines": 77_698,
+    "lines of normscope": 65_309,
     "files": 469,
-    "import lines, %": 6.56,
+    "import lines, %": 6.57,
     "public nouns": 642,
     "homonyms": 25,
 }

@@ -11,7 +11,7 @@ from doctor.bugs_values import ALPHA, BETA, RIGHT_DEEPNORM, PackedModel, drawn, 
 from doctor.scrambled import scrambled
 from doctor.test_lint_values import RULES, above_info, patient
 from doctor.wired import Model, Stack, post
-from normscope.doctor.lint.patient import Patient, at_initialisation
+from normscope.doctor.lint.patient import Patient
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Finding
 from normscope.model import EncoderDecoder, Layout, ModelConfig
@@ -88,11 +88,11 @@ def test_which_projection_is_the_value_is_not_told_by_its_place():
 
 def test_trained_weights_are_not_judged():
     model = drawn(lambda x, f, norm: norm(ALPHA * x + f(x)), glorot(value=1, output=1, feed_forward=1))()
-    assert at_initialisation(patient(model))
+    assert not patient(model).trained
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     model(torch.tensor([[1, 2, 3]])).logsumexp(-1).mean().backward()
     optimizer.step()
-    assert not at_initialisation(patient(model))
+    assert patient(model).trained
     assert check(patient(model)) == []
 
 

@@ -268,17 +268,14 @@ def _write(
     verdict = [] if history is None else verdict_rows(history, diagnosis)
     if html is not None:
         from ..doctor.lint.linter import RULES
-        from ..doctor.report.page import write_doctor_page
+        from ..doctor.report.page import render_doctor
 
         shown = None
         if history is not None:
             from ..history.section import section
 
             shown = section(history, verdict)
-        try:
-            write_doctor_page(diagnosis, html, RULES, shown)
-        except OSError as error:
-            raise UserError(f"cannot write {html}: {error.strerror}") from error
+        write_text("--html", html, render_doctor(diagnosis, RULES, shown))
     explained = {} if history is None else {"history": history.to_json() | {"verdict": dict(verdict)}}
     text = _as_text(diagnosis.to_json() | explained)
     if as_json == _STDOUT:

@@ -132,17 +132,12 @@ def large_tables(model: nn.Module) -> dict[str, float]:
     return found
 
 
-def at_initialisation(patient: Patient) -> bool:
-    """Whether the weights are as they were drawn, as far as it shows.
+def are_trained(model: nn.Module, loading: Loading | None) -> bool:
+    """Whether weights are not as they were drawn, as far as it shows.
 
     They are not where a checkpoint was loaded, or where most gains and shifts of norms, which every initialisation
     makes constant, differ from feature to feature: one update of any optimiser but plain sign descent does that.
     """
-    return not patient.trained
-
-
-def are_trained(model: nn.Module, loading: Loading | None) -> bool:
-    """Whether weights are not as they were drawn, in the sense of `at_initialisation`."""
     if loading is not None:
         return True
     vectors = [
@@ -258,8 +253,8 @@ def a_configured_placement(patient: Patient) -> str:
 
 
 def initial_weights(patient: Patient) -> str:
-    return "" if at_initialisation(patient) else "the weights have been trained"
+    return "the weights have been trained" if patient.trained else ""
 
 
 def trained_weights(patient: Patient) -> str:
-    return "the weights are as they were drawn" if at_initialisation(patient) else ""
+    return "" if patient.trained else "the weights are as they were drawn"

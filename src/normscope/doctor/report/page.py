@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from ...files import write_over
 from ...report.explorer import environment, scripted
 from ...report.svg import Picture, inlined
 from ...report.words import Tone, counted, kind_name, learning_rate
@@ -61,34 +60,6 @@ _FITTED = ", whose one factor for the whole stack is fitted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SublayerRow:
-    """Sub-layers that are the same thing, as a line of a table."""
-
-    blocks: str
-    kind: str
-    formula: str
-    named: str
-    placement: str
-    notes: tuple[str, ...]
-    measured: tuple[tuple[str, str], ...]
-    """What was measured and, of one sub-layer, what theory says, or ""."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StackSection:
-    """One stack, ready to be set."""
-
-    title: str
-    words: str
-    ends: str
-    rows: tuple[_SublayerRow, ...]
-    every: tuple[_SublayerRow, ...]
-    """One row a sub-layer."""
-    pictures: tuple[Picture, ...]
-    assumptions: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeWords:
     """One spike, rise or plateau in words."""
 
@@ -109,19 +80,12 @@ class HistorySection:
     """What is to be done, after a loss that did not come back; else ""."""
 
 
-def write_doctor_page(
-    diagnosis: Record, path: Path, rules: Iterable[Rule] = (), history: HistorySection | None = None
-) -> None:
-    """Write the page to the file `path`, complete or not at all.
+def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: HistorySection | None = None) -> str:
+    """Return the page as text; the same diagnosis gives the same bytes.
 
     rules: those of the linter. They say why a finding matters and where it is known from. history: of the training,
     where the model comes from one.
     """
-    write_over(path, render_doctor(diagnosis, rules, history))
-
-
-def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: HistorySection | None = None) -> str:
-    """Return the page as text; the same diagnosis gives the same bytes."""
     jinja = environment()
     jinja.filters |= {
         "figures": figures,
@@ -158,7 +122,8 @@ def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: Histor
     )
 
 
-def _stack(number: int, stacks: Sequence[Stack]) -> _StackSection:
+def _stack(number: int, stacks: Sequence[Stack]) -> dict[str, Any]:
+    """One stack, ready to be set; `every` has a row for each sub-layer, `rows` for those that are the same thing."""
     stack = stacks[number]
     predicted = stack.predicted
     pictures = []
@@ -167,15 +132,15 @@ def _stack(number: int, stacks: Sequence[Stack]) -> _StackSection:
         figure = _figure(number, name)
         pictures.append(Picture(svg=inlined(svg, figure), caption=_CAPTIONS[name] + theory, name=figure))
     groups = same_sublayers(stack)
-    return _StackSection(
-        title=stack_title(stack),
-        words=" · ".join(stack_words(stack)),
-        ends=" ".join(_ends(stack, stacks)),
-        rows=tuple(_row(stack, group) for group in groups),
-        every=tuple(_row(stack, [i]) for i in range(len(stack.sublayers))),
-        pictures=tuple(pictures),
-        assumptions="" if predicted is None else predicted.assumptions,
-    )
+    return {
+        "title": stack_title(stack),
+        "words": " · ".join(stack_words(stack)),
+        "ends": " ".join(_ends(stack, stacks)),
+        "rows": tuple(_row(stack, group) for group in groups),
+        "every": tuple(_row(stack, [i]) for i in range(len(stack.sublayers))),
+        "pictures": tuple(pictures),
+        "assumptions": "" if predicted is None else predicted.assumptions,
+    }
 
 
 def _figure(number: int, name: str) -> str:
@@ -197,7 +162,8 @@ def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
     return words
 
 
-def _row(stack: Stack, group: Sequence[int]) -> _SublayerRow:
+def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
+    """A line of a table; `measured` has what was measured and, of one sub-layer, what theory says, or ""."""
     members = [stack.sublayers[i] for i in group]
     first = members[0]
     notes = [f"also {', '.join(first.also)}"] if first.also and first.confidence == "sure" else []
@@ -207,18 +173,18 @@ def _row(stack: Stack, group: Sequence[int]) -> _SublayerRow:
     skips, branches = [one.skip_scale for one in members], [one.branch_scale for one in members]
     for name, scales in (("x", skips), ("F(x)", branches)):
         notes += [] if set(scales) <= {1.0, None} else [f"{name} times {span_of(scales)}"]
-    return _SublayerRow(
-        blocks=block_span(found.block for found in members),
-        kind=kind_name(first.kind),
-        formula=_common([str(found.formula) for found in members], "; another in other blocks"),
-        named=pattern([found.name for found in members]),
-        placement=placement_words(first),
-        notes=tuple(notes),
-        measured=tuple(
+    return {
+        "blocks": block_span(found.block for found in members),
+        "kind": kind_name(first.kind),
+        "formula": _common([str(found.formula) for found in members], "; another in other blocks"),
+        "named": pattern([found.name for found in members]),
+        "placement": placement_words(first),
+        "notes": tuple(notes),
+        "measured": tuple(
             (span_of([measured(one.measured) for one in members]), _theory(stack, predicted, group))
             for measured, predicted in _COLUMNS
         ),
-    )
+    }
 
 
 def _theory(stack: Stack, of: Callable[[StackTheory], Sequence[float | None]] | None, group: Sequence[int]) -> str:

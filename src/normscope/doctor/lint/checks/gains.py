@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...outside import NormGain, Table
 from ...result import Severity
 from ..likes import repeated
-from ..patient import Patient, at_initialisation, initial_weights, is_librarys, listed
+from ..patient import Patient, initial_weights, is_librarys, listed
 from ..rule import Fault, rule
 
 _OFF = 0.1
@@ -21,7 +21,7 @@ _OFF = 0.1
 @rule("gain-start")
 def gain_start(patient: Patient) -> Iterator[Fault]:
     """Gains that every initialisation makes constant, at another constant than norms have."""
-    if not at_initialisation(patient):
+    if patient.trained:
         return
     gains = _of_stream(patient)
     large = _most_or_a_row(patient, gains, lambda gain: gain.total > 1 + _OFF)
@@ -97,7 +97,7 @@ _SIGNS = 0.1
 def gain_convention(patient: Patient) -> Iterator[Fault]:
     """Trained gains that lie about 1 where the forward pass adds 1, or about 0 where it does not."""
     gains = patient.observed.norm_gains
-    if at_initialisation(patient) or len(gains) < 3:
+    if not patient.trained or len(gains) < 3:
         return
     doubled = [gain for gain in gains if gain.adds_one and abs(gain.own - 1) < _NEAR]
     if _agree(doubled, gains):

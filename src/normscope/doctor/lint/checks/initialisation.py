@@ -12,7 +12,7 @@ from ...observe.parameters import NonfiniteWeight
 from ...record import Stack
 from ...result import Severity
 from ..initial_weights import MatrixGain, typical, weighed
-from ..patient import Patient, at_initialisation, initial_weights, listed
+from ..patient import Patient, initial_weights, listed
 from ..rule import Fault, rule
 from ..structure import shape_of, wanted
 
@@ -144,7 +144,7 @@ def identical_blocks(patient: Patient) -> Iterator[Fault]:
         all_same = len(groups[0]) == stack.blocks
         yield Fault(
             # Blocks of a trained model may be doubled on purpose, to train a deeper one.
-            severity=Severity.WARNING if at_initialisation(patient) else Severity.INFO,
+            severity=Severity.WARNING if not patient.trained else Severity.INFO,
             where=stack.name,
             message=(f"all {stack.blocks} blocks start with the same weights: " if all_same else "")
             + "; ".join(parts)
@@ -168,7 +168,7 @@ def _tied_by_copy(patient: Patient) -> Iterator[Fault]:
             and weights[other].shape == weights[name].shape
             and torch.equal(weights[other], weights[name])
         ]
-        if same and at_initialisation(patient):
+        if same and not patient.trained:
             yield Fault(
                 where=listed([name, *same]),
                 message=f"{name} starts as a copy of {same[0]} and is a parameter of its own: tied by value, the two "

@@ -18,7 +18,7 @@ from ..likes import (
     odd_precisions,
     odd_weights,
 )
-from ..patient import Patient, an_optimizer, at_initialisation, gradients, initial_weights, listed, norm_parameters
+from ..patient import Patient, an_optimizer, gradients, initial_weights, listed, norm_parameters
 from ..rule import Fault, rule
 from ..structure import explained, in_blocks
 
@@ -112,7 +112,7 @@ _FROZEN, _TRAINED = "frozen", "trained"
 @rule("frozen-unlike-others")
 def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
     """Weights of one block that are frozen beside trained likes, or the other way round; and all norms' alone."""
-    fresh = at_initialisation(patient)
+    fresh = not patient.trained
 
     def from_below(states: Sequence[str]) -> bool:
         """Whether the lowest of a trained model are frozen, and no others."""

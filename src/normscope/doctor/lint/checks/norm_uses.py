@@ -7,7 +7,7 @@ from ....placement import named
 from ...identify.matching import matches
 from ...record import NormUse, Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, at_initialisation, is_librarys, listed
+from ..patient import Patient, is_librarys, listed
 from ..rule import Fault, rule
 from ..structure import blocks_end_normed, explained, in_blocks, wanted
 
@@ -166,7 +166,7 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
                 fix="take mean and variance of x itself, without detach, no_grad or .data",
             )
         unit = [use for use in stack.norm_uses if use.of_unit_length and use.parameters]
-        if len(unit) > 1 and at_initialisation(patient) and stack.placement not in _ON_THE_SPHERE:
+        if len(unit) > 1 and not patient.trained and stack.placement not in _ON_THE_SPHERE:
             width = unit[0].shape[-1]
             yield Fault(
                 where=listed(_module(use.parameters) for use in unit),

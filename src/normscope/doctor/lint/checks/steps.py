@@ -12,7 +12,6 @@ from ...result import Severity
 from ...trace.operations import Origin
 from ..patient import (
     Patient,
-    at_initialisation,
     branch_names,
     gates_at_zero,
     gets_gradient,
@@ -221,7 +220,7 @@ def flat_gates(patient: Patient) -> Iterator[Fault]:
     """Parameters that start where the σ or tanh that is taken of them has lost its slope."""
     flat = patient.observed.flat_gates
     if flat:
-        drawn = at_initialisation(patient)
+        drawn = not patient.trained
         yield Fault(
             severity=Severity.WARNING if drawn else Severity.INFO,
             where=listed(flat),

@@ -7,7 +7,7 @@ from ...identify.lanes import NOT_BEYOND
 from ...record import Stack, Sublayer
 from ...trace.lanes import SUMS_TO_ONE
 from ...trace.operations import Origin
-from ..patient import Patient, at_initialisation, branch_names, listed
+from ..patient import Patient, branch_names, listed
 from ..rule import Fault, rule
 from ..structure import factor_of_sum
 
@@ -105,7 +105,7 @@ def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
         if (connection := one.connection) is not None and SUMS_TO_ONE < (connection.one_side_alone or 0) <= NOT_BEYOND
     ]
     said = []
-    if at_initialisation(patient) and 2 * len(wide) > len(by_token):
+    if not patient.trained and 2 * len(wide) > len(by_token):
         said.append(
             f"what is added to streams is multiplied by weights that scatter by {max(wide):.2g} of their mean over "
             "tokens and streams, so that streams which start as copies are unlike after the first sub-layers"
@@ -191,7 +191,7 @@ EXACT = 0.01
 @rule("drifting-stream")
 def drifting_stream(patient: Patient) -> Iterator[Fault]:
     """Factors a of the skip and b of a normed branch whose squares nearly add up to 1, in a formula without a name."""
-    if not at_initialisation(patient):
+    if patient.trained:
         return
     for stack in patient.stacks:
         if stack.placement:
