@@ -285,7 +285,7 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
 
 
 def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
-    surer = surer_rate(found and found.rate, compared="FILE.py:FUNCTION", optimizer=optimizer)
+    surer = surer_rate(None if found is None else found.rate, compared="FILE.py:FUNCTION", optimizer=optimizer)
     if found is None:
         return _Recommendation(
             what="Peak rate",
