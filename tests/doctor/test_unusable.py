@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from normscope import diagnose
 from normscope.doctor import find_stacks
 from normscope.doctor.observe.examine import examined
 
@@ -77,3 +78,12 @@ def test_the_meta_device_has_nothing_to_measure():
 def test_an_output_without_floating_point_tensors(result, said):
     with pytest.raises(ValueError, match=said):
         find_stacks(Returning(result), X)
+
+
+def test_inputs_whose_norm_is_nought_are_looked_at():
+    """Equal entries: every branch begins with zeros, which theory foretells and no division needs."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+    found = diagnose(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.ones(2, 5, 8))
+    (stack,) = found.stacks
+    assert stack.placement == "pre-ln"
+    assert "dead-sublayer" in {finding.id for finding in found.findings}

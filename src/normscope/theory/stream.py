@@ -207,7 +207,9 @@ class MomentStack:
         one, two, apart = made.output
         spread = made.spread
         if not vanishes(x.spread):
-            spread = spread + x.spread * (one / x.q) ** 2
+            # A norm over equal entries is nought, and nothing spreads in proportion to it.
+            square = x.q if np.all(x.q) else np.where(x.q == 0, np.inf, x.q)
+            spread = spread + x.spread * (one / square) ** 2
         atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread, differing=made.differing)
         places = self.atoms.places
         self.variances.append((one if places is None else places.mean(made.output).one) * self._measured)
