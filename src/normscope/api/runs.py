@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from ..train.metrics import Event
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Configuration = str | Path | Mapping[str, Any] | RunConfig | None
+Configuration: TypeAlias = str | Path | Mapping[str, Any] | RunConfig | None
 """A TOML file, its tables, or what they make, or `my_model.py:build`; None for every default."""
 
 
