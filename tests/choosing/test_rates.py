@@ -44,10 +44,10 @@ def test_the_range_holds_most_published_rates_of_families_that_the_law_has_not_s
     held = sum(factor <= WITHIN for factor in factors)
     assert (held, len(factors)) == HELD
     assert held / len(factors) >= 0.8
-    assert statistics.median(factors) < 1.65
-    # No end of a range is further than this from the rate beyond it, and the rates themselves are further in five.
+    assert statistics.median(factors) < 1.85
+    # No end of a range is further than this from the rate beyond it, and the rates themselves are further in six.
     assert factors[-1] / WITHIN < 4
-    assert sum(factor > 4 for factor in factors) == 5
+    assert sum(factor > 4 for factor in factors) == 6
 
 
 def test_a_constant_holds_fewer() -> None:
@@ -67,14 +67,15 @@ def test_a_constant_holds_fewer() -> None:
 def test_the_law_is_the_least_squares_of_all_that_is_known() -> None:
     """Moving any number of it makes the squares, with the little weight on its numbers, larger."""
     found = law()
-    numbers = [found.constant, found.width, found.sublayers, found.normed_sums, *found.optimizers.values()]
+    numbers = [found.constant, found.width, found.sublayers, found.normed_depth, *found.optimizers.values()]
 
     def squares(values: list[float]) -> float:
         total = 0.01 * sum(value**2 for value in values[1:])
         for one in KNOWN:
             fact = one.facts
             own = [float(fact.optimizer == name) for name in found.optimizers]
-            row = [1.0, math.log10(fact.width / 768), math.log10(fact.sublayers / 24), fact.normed_sums, *own]
+            beyond = fact.normed_sums * max(0.0, math.log10(fact.sublayers / 4))
+            row = [1.0, math.log10(fact.width / 768), math.log10(fact.sublayers / 24), beyond, *own]
             total += (math.log10(one.rate) - sum(a * b for a, b in zip(values, row, strict=True))) ** 2
         return total
 
@@ -88,7 +89,7 @@ def test_models_that_people_train_get_a_rate_that_holds_what_they_were_trained_w
     for said, rate in (
         (facts(), 6e-4),  # GPT-2 small, ViT-B at 1e-3
         (facts(), 1e-3),
-        (facts(normed_sums=1.0), 1.05e-4),  # BERT-base, whose 1e-4 lies 4 % below the range
+        (facts(normed_sums=1.0), 1.15e-4),  # BERT-base, whose 1e-4 lies 10 % below the range
         (facts(width=2048, sublayers=44), 4e-4),  # TinyLlama
         (facts(sublayers=60), 1e-3),  # T5 base, whose recipes have 1e-4 to 1e-3
         (facts("muon", width=1024), 1e-3),
@@ -113,6 +114,7 @@ def test_wider_deeper_and_normed_sums_have_lower_rates() -> None:
     assert law()(facts(width=4096)) < here / 2
     assert law()(facts(sublayers=96)) < here
     assert law()(facts(normed_sums=1.0)) < here
+    assert law()(facts(sublayers=4, normed_sums=1.0)) == law()(facts(sublayers=4))
     assert law()(facts("adam")) == here
 
 
@@ -153,13 +155,13 @@ def test_the_shares_of_normed_sums_are_those_of_the_formulas() -> None:
 
 
 def test_every_ladder_of_ours_stands_where_it_says() -> None:
-    assert len(stored().trained) == 70
+    assert len(stored().trained) == 60
     for one in stored().trained:
         name, _, pointer = one.source.partition("#")
-        data = result(name)
-        case = at(data, pointer.removesuffix("/best_rate"))
-        assert (case["best_rate"], case["family"], case["learned"]) == (one.best_rate, one.family, True)
-        assert math.log10(one.width) == pytest.approx(case["facts"]["width"], abs=1e-5)
+        case = at(result(name), pointer.removesuffix("/ladders/0/best_rate"))
+        ladder = case["ladders"][0]
+        assert (ladder["best_rate"], case["family"], ladder["updates"]) == (one.best_rate, one.family, 1000)
+        assert (case["facts"]["width"], case["facts"]["sublayers"]) == (one.width, one.sublayers)
         # The rung with the lowest loss is next to the rate that a parabola reads.
-        best = min(case["trainings"], key=lambda rung: math.inf if rung["valid_nats"] is None else rung["valid_nats"])
-        assert 1 / 4 <= one.best_rate / best["rate"] <= 4
+        best = min(ladder["trainings"], key=lambda rung: math.inf if rung["nats"] is None else rung["nats"])
+        assert 1 / 2 <= one.best_rate / best["rate"] <= 2

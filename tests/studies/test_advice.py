@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from advised import BIGRAM, HERE, UNIGRAM, case_of, facts_of, ladder_of, landscape, outcome
 from normscope.choosing.rates import normed_share
+from normscope.evidence.estimates import estimate
 from normscope_studies.advice import looks, packages, page, rules, texts, training
 from normscope_studies.advice import study as advice
 from normscope_studies.advice.cases import OURS, AdviceConfig, cases, rate_of
@@ -145,6 +146,25 @@ def test_three_rates_lie_about_the_median_of_others():
         assert (low + 1, high - 1) == (middle, middle)
         assert abs(math.log10(rate_of(middle)) - rules.naive_rate(one, every)) <= math.log10(2) / 2 + 1e-3
     assert rules.about_naive(every[0], [one for one in every if one.case.model == "decoder"]) is None
+
+
+def test_looks_are_judged_together():
+    """One of two is sure alone, and not beside eleven that tell nothing."""
+    sure = estimate([-0.1, -0.12, -0.02, -0.15, -0.01])
+    unsure = estimate([-0.1, 0.1, 0.05, -0.05, 0.01])
+    (alone,) = advice.look_claims({("three rates", 400): sure}, 1000)
+    assert alone.verdict == "reproduced"
+    among = {("three rates", 400): sure} | {("all", updates): unsure for updates in range(10, 21)}
+    assert {claim.verdict for claim in advice.look_claims(among, 1000)} == {"undecided"}
+
+
+def test_a_warmup_is_judged_by_the_best_of_those_that_were_tried():
+    one = looked_at(2)
+    warmups = {one.case: {0.0: 3.2, 0.01: 3.15, 0.08: 3.05}}
+    lost = {share: page.lost_by_warmup([one], warmups, share)[0].regret for share in page.shares_of(warmups)}
+    assert lost == pytest.approx({0.0: 0.15, 0.01: 0.1, 0.08: 0.0})
+    normed = replace(one, facts=facts_of(normed_sums=1.0))
+    assert page.of_group([one, normed], "residual sums are normed") == [normed]
 
 
 def test_optimisers_without_a_rate_learn():
@@ -306,13 +326,15 @@ def test_the_study_as_a_whole(tmp_path):
     """Small, and everything is trained."""
     config = replace(advice.SCALES["smoke"].config, processes=1)
     found = advice.run(config, Pieces(tmp_path))
-    # Two shares of known rates, four looks, and one each of known rates beside the median, horizons and warm-ups.
-    assert len(found.claims) == 9
+    # Two shares of known rates, four looks, one each of known rates beside the median, horizons and the usual warm-up,
+    # and one of the two warm-ups for each kind of sums that learned.
+    assert len(found.claims) in (10, 11)
     assert [one.title for one in found.tables] == [
         "What a training at the named rate loses, each rule by constants of cases that share nothing with it",
         "What a wrong rate costs, in % of the best's gain",
         "How long one must look: trainings compared after so many updates, of which the best goes on",
         "The best rate by the length of the training",
+        "Warm-ups at the best rate, against the best of them, in % of the gain",
         "What warm-ups lose at the best rate, in % of the gain",
         "Every case: the best rate, and what each rule loses, in % of the gain",
     ]

@@ -11,7 +11,7 @@ from .case import NEAR, ModelToTrain
 from .choice import EvidenceForModel, SizeClass, choose
 from .evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
 from .parts import PageSection, TextTable, advice_part, own_parts, published_part
-from .rates import HELD, HELD_BY_A_CONSTANT, WITHIN, law, recipes
+from .rates import HELD, HELD_BY_A_CONSTANT, SHALLOW, WITHIN, law, recipes
 
 CASES = (
     ModelToTrain(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
@@ -142,16 +142,15 @@ def _rate_part() -> PageSection:
     said = [
         f"`normscope choose` and `normscope doctor` name {learning_rate(10**found.constant)} at width 768 and 24 "
         f"sub-layers under Adam and AdamW, times (width / 768) to the power {number(found.width)}, times "
-        f"(sub-layers / 24) to the power {number(found.sublayers)}, times {number(10**found.normed_sums)} where every "
-        f"residual sum is normed (as in Post-LN), times a constant of every other optimiser ({own}); and a range of "
-        f"{WITHIN:g} times to either side. It is fitted by least squares to the recipes below and to the best rates of "
-        "our own short trainings without warm-up, and answers within a factor of "
+        f"(sub-layers / 24) to the power {number(found.sublayers)}, where every residual sum is normed (as in Post-LN) "
+        f"times (sub-layers / {SHALLOW}) to the power {number(found.normed_depth)}, times a constant of every other "
+        f"optimiser ({own}); and a range of {WITHIN:g} times to either side. It is fitted by least squares to the "
+        "recipes below and to the best rates of our own trainings of small models, and answers within a factor of "
         f"{NEAR:g} of the widths that an optimiser was seen at.",
         "Fitted without a family of recipes (a repository; those of GPT-3's table count as one), its range holds "
         f"{held} of {of} of their rates; the median of the other families' rates holds {constant} of {of_constants}. "
-        "Length, batch and schedule are not in it: recipes are of 4,800 to 4,720,000 updates with a schedule, our "
-        "trainings of 120 to 1,050 at a constant rate, and the two differ in width as well, so that nothing tells one "
-        "from the other.",
+        "Length, batch and schedule are not in it: recipes are of 4,800 to 4,720,000 updates, our trainings of 120 to "
+        "1,050 and of far narrower models, so that nothing tells length from width.",
     ]
     rows = [
         [

@@ -70,7 +70,7 @@ def _asked(choice: EvidenceForModel) -> list[QuestionAnswers]:
 def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
     """How often the doctor was right, in the words of its study."""
     said = [f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})." for one in advice]
-    before = ["Of small models, short trainings, and families that its constants were not fitted to:", *said]
+    before = ["Of trainings of small models, in families that its constants were not fitted to:", *said]
     return PageSection(heading="How often the doctor's own rates and warm-ups were right", before=before)
 
 

@@ -112,8 +112,11 @@ OPTIMIZERS: dict[str, _OptimizerEntry] = {
         usual_momentum=0.9,  # torch's default is 0; nobody trains a Transformer so
         searched_rates=(0.1, 100.0),
     ),
+    # Adam with a warm-up of its own; no ladder under a schedule was trained.
     "radam": _OptimizerEntry(
-        make=lambda groups, c: torch.optim.RAdam(groups, betas=c.betas, eps=c.epsilon), searched_rates=(4.64e-3, 2.15)
+        make=lambda groups, c: torch.optim.RAdam(groups, betas=c.betas, eps=c.epsilon),
+        bears_as="adam",
+        searched_rates=(4.64e-3, 2.15),
     ),
     "lion": _OptimizerEntry(make=_lion, searched_rates=(4.64e-4, 0.215)),
     # Its step has the size of AdamW's, so that rates carry over (Liu et al. 2025, section 2.2); no case was measured.

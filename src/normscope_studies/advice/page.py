@@ -27,6 +27,24 @@ def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
     return max(0.0, usual - min(warmups.values())) / one.ladder.gain
 
 
+NORMED = {"residual sums are normed": True, "residual sums are not normed": False}
+
+
+def of_group(looked: Sequence[Looked], group: str) -> list[Looked]:
+    """Cases whose residual sums are normed, or are not."""
+    return [one for one in looked if (one.facts.normed_sums > 0.5) == NORMED[group]]
+
+
+def lost_by_warmup(looked: Sequence[Looked], warmups: Warmups, share: float) -> list[NamedRate]:
+    """Trainings at the best rung with that warm-up, against the best of the warm-ups that were tried."""
+    found = []
+    for one in looked:
+        own = warmups[one.case]
+        nats = one.ladder.lowest_nats + own[share] - min(own.values())
+        found.append(NamedRate(looked=one, rate=None, nats=nats))
+    return found
+
+
 def tables(
     ladders: Ladders, named: Named, looks: Looks, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
 ) -> list[StudyTable]:
@@ -95,6 +113,21 @@ def tables(
             ],
         ),
         table(
+            "Warm-ups at the best rate, against the best of them, in % of the gain",
+            [(group, share) for group in NORMED for share in shares_of(warmups) if of_group(looked, group)],
+            [
+                ("where", lambda at: at[0]),
+                ("% of the updates", lambda at: 100 * at[1]),
+                ("cases", lambda at: len(of_group(looked, at[0]))),
+                ("median", lambda at: 100 * quantile_of(_by_warmup(looked, warmups, at), lambda one: one.regret, 0.5)),
+                (
+                    "90th percentile",
+                    lambda at: 100 * quantile_of(_by_warmup(looked, warmups, at), lambda one: one.regret, 0.9),
+                ),
+                ("at most 1 %", lambda at: sum(one.regret <= 0.01 for one in _by_warmup(looked, warmups, at))),
+            ],
+        ),
+        table(
             "What warm-ups lose at the best rate, in % of the gain",
             looked,
             [
@@ -106,6 +139,15 @@ def tables(
         ),
         _of_cases(ladders, named),
     ]
+
+
+def shares_of(warmups: Warmups) -> list[float]:
+    """That were tried, rising."""
+    return sorted({share for own in warmups.values() for share in own})
+
+
+def _by_warmup(looked: Sequence[Looked], warmups: Warmups, at: tuple[str, float]) -> list[NamedRate]:
+    return lost_by_warmup(of_group(looked, at[0]), warmups, at[1])
 
 
 def _less(looks: Looks, at: tuple[str, int], named: Named) -> Estimate:
@@ -242,6 +284,19 @@ def data(
         "looks": {
             words: {str(updates): _summary(several, named) for updates, several in by_updates.items()}
             for words, by_updates in looks.items()
+        },
+        "warmups": {
+            group: {
+                f"{share:g}": {
+                    "cases": len(own),
+                    "median_regret": quantile_of(own, lambda one: one.regret, 0.5),
+                    "high_regret": quantile_of(own, lambda one: one.regret, 0.9),
+                    "within_1_percent": sum(one.regret <= 0.01 for one in own),
+                }
+                for share in shares_of(warmups)
+                if (own := _by_warmup(looked, warmups, (group, share)))
+            }
+            for group in NORMED
         },
         "off": {
             f"{2.0**rungs:g}": {

@@ -164,10 +164,9 @@ def less_than(named: Sequence[NamedRate], other: Sequence[NamedRate]) -> Estimat
         if beside := there.get(one.looked.case.name):
             families[one.looked.case.family].append(min(1.0, one.regret) - min(1.0, beside.regret))
     if len(families) < 2:
-        mean = (
-            np.float64(np.mean([lost for own in families.values() for lost in own])) if families else np.float64("nan")
-        )
-        return Estimate(count=len(families), mean=mean, deviation=np.float64("nan"), half_width=np.float64("inf"))
+        every = [lost for own in families.values() for lost in own]
+        whole, unknown, endless = (np.array(one) for one in (np.mean(every) if every else math.nan, math.nan, math.inf))
+        return Estimate(count=len(families), mean=whole, deviation=unknown, half_width=endless)
     return jackknife(list(families.values()), lambda some: float(np.mean([lost for own in some for lost in own])))
 
 
