@@ -158,8 +158,8 @@ class AdviceConfig:
     horizons: tuple[int, ...] = (1_000, 200, 4_000, 16_000)
     """Updates of a training, in the order in which they are trained; a case is trained for the first `reach` of
     them."""
-    probe_updates: int = 60
-    """Of a whole probe of rates, and of a range test beside it."""
+    range_test_updates: int = 60
+    """Of a range test."""
     warmup_shares: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
     """Warm-ups that are tried at the best rate of the first horizon, of its updates."""
     text_file: str = "corpora/wikipedia.txt"
@@ -174,7 +174,7 @@ class AdviceConfig:
             raise ValueError(
                 "cases must be of at least three families, because each is judged by a rule fitted to the others"
             )
-        check_least(self, probe_updates=1, processes=0)
+        check_least(self, range_test_updates=1, processes=0)
         if not self.horizons or min(self.horizons) < 20 or len(set(self.horizons)) < len(self.horizons):
             raise ValueError(f"horizons must be numbers of updates from 20 on, none twice, got {self.horizons}")
         if not all(0 <= share <= 0.5 for share in self.warmup_shares):

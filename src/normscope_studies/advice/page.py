@@ -227,7 +227,7 @@ def _of_looks(looks: Looks, named: Named) -> Panel:
         series.append(measured(words, hue, list(by_updates), mean, half))
     return Panel(
         title="lost beside the median rate",
-        xlabel="updates of each training when they are compared",
+        xlabel="updates before they are compared",
         ylabel="% of the best's gain",
         series=[*series, line("the median rate itself", "claimed", -1, _ends(looks), 0.0)],
         log_x=True,

@@ -64,7 +64,7 @@ def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> Looked:
     """What is known of a case before its whole trainings."""
     case = ladder.case
     seen = piece_of(case, "facts", config, pieces, facts_about)
-    swept = piece_of(case, "range-test", config, pieces, range_test, updates=config.probe_updates)
+    swept = piece_of(case, "range-test", config, pieces, range_test, updates=config.range_test_updates)
     return Looked(
         ladder=ladder,
         facts=RateFacts(**seen["facts"]),
@@ -296,7 +296,7 @@ def _cases_on_cpu() -> tuple[AdviceCase, ...]:
 SCALES = scales(
     AdviceConfig,
     every={"cases": _cases_on_cpu(), "warmup_shares": (0.0, 0.01, 0.08)},
-    smoke={"cases": _SMALL, "horizons": (60, 30), "probe_updates": 30, "warmup_shares": (0.0, 0.05)},
+    smoke={"cases": _SMALL, "horizons": (60, 30), "range_test_updates": 30, "warmup_shares": (0.0, 0.05)},
     paper={"cases": tuple(cases()), "horizons": (4_000, 1_000, 16_000, 64_000)},
 )
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)
