@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 77_805,
-    "lines of normscope": 65_323,
+    "lines": 77_806,
+    "lines of normscope": 65_324,
     "files": 469,
     "import lines, %": 6.57,
     "public nouns": 642,

@@ -6,5 +6,5 @@ ABOUT = About(
     title="Rates of larger models: named, carried from a smaller one, and best",
     question="What does a training of a model of 6 to 42 million parameters lose at the rate that known rates name, "
     "and at the best rate of a narrower or shallower model?",
-    help="What do named rates cost larger models? (wants a CUDA device)",
+    help="What do named rates cost larger models?",
 )

@@ -86,10 +86,11 @@ def warmup_step(advice: Advice) -> str:
     if rate is None or advice.wanted_warmup_updates or not advice.usual_warmup_shares:
         return ""
     share, _ = usual_warmup(advice.usual_warmup_shares)
-    return (
-        f"warm up to {learning_rate(rate)} over the first {share}, as models are trained whose sums are all normed, or "
-        "lower it; `--warmup-updates` and `--peak-lr` of `normscope compare` test both"
-    )
+    step = f"warm up to {learning_rate(rate)} over the first {share}, as models are trained whose sums are all normed"
+    # A rate below the usual ones needs no lowering.
+    if advice.wanted_place == "below":
+        return f"{step}; `--warmup-updates` of `normscope compare` tests it"
+    return f"{step}, or lower it; `--warmup-updates` and `--peak-lr` of `normscope compare` test both"
 
 
 def speaks_against(advice: Advice | None) -> bool:
