@@ -161,10 +161,13 @@ def test_looks_are_judged_together():
 def test_a_warmup_is_judged_by_the_best_of_those_that_were_tried():
     one = looked_at(2)
     warmups = {one.case: {0.0: 3.2, 0.01: 3.15, 0.08: 3.05}}
-    lost = {share: page.lost_by_warmup([one], warmups, share)[0].regret for share in page.shares_of(warmups)}
-    assert lost == pytest.approx({0.0: 0.15, 0.01: 0.1, 0.08: 0.0})
+    found = page.by_warmup([one], warmups)
+    there = {share: several[0].regret for (group, share), several in found.items() if several}
+    assert there == pytest.approx({0.0: 0.15, 0.01: 0.1, 0.08: 0.0})
+    assert {group for (group, _), several in found.items() if several} == {"residual sums are not normed"}
     normed = replace(one, facts=facts_of(normed_sums=1.0))
-    assert page.of_group([one, normed], "residual sums are normed") == [normed]
+    apart = page.by_warmup([one, normed], warmups)
+    assert [several[0].looked for (group, _), several in apart.items() if page.NORMED[group]] == [normed] * 3
 
 
 def test_optimisers_without_a_rate_learn():

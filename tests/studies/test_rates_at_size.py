@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from normscope_studies.advice.cases import rate_of
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.rates_at_size import study, training
-from normscope_studies.rates_at_size.study import SizedConfig, SizedLadder, named_rate, rate_of
+from normscope_studies.rates_at_size.study import SizedConfig, SizedLadder, named_rate
 
 pytest.importorskip("transformers")
 SMALL = study.SCALES["smoke"].config.models[0]

@@ -1,10 +1,9 @@
 """Pictures, tables and data of the study of advice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from normscope.measure import Estimate
 from normscope.report.chart import Panel
 
 from ..engine.figures import line, measured, scatter
@@ -30,18 +29,19 @@ def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
 NORMED = {"residual sums are normed": True, "residual sums are not normed": False}
 
 
-def of_group(looked: Sequence[Looked], group: str) -> list[Looked]:
-    """Cases whose residual sums are normed, or are not."""
-    return [one for one in looked if (one.facts.normed_sums > 0.5) == NORMED[group]]
-
-
-def lost_by_warmup(looked: Sequence[Looked], warmups: Warmups, share: float) -> list[NamedRate]:
-    """Trainings at the best rung with that warm-up, against the best of the warm-ups that were tried."""
-    found = []
-    for one in looked:
-        own = warmups[one.case]
-        nats = one.ladder.lowest_nats + own[share] - min(own.values())
-        found.append(NamedRate(looked=one, rate=None, nats=nats))
+def by_warmup(looked: Sequence[Looked], warmups: Warmups) -> dict[tuple[str, float], list[NamedRate]]:
+    """Trainings at the best rung, against the best of the warm-ups that were tried: by whether sums are normed, and by
+    the warm-up's share of the updates, rising."""
+    shares = sorted({share for own in warmups.values() for share in own})
+    found: dict[tuple[str, float], list[NamedRate]] = {}
+    for group, normed in NORMED.items():
+        there = [one for one in looked if (one.facts.normed_sums > 0.5) == normed]
+        for share in shares:
+            found[group, share] = [
+                NamedRate(looked=one, rate=None, nats=one.ladder.lowest_nats + own[share] - min(own.values()))
+                for one in there
+                for own in [warmups[one.case]]
+            ]
     return found
 
 
@@ -49,54 +49,53 @@ def tables(
     ladders: Ladders, named: Named, looks: Looks, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
 ) -> list[StudyTable]:
     """Rules side by side, looks, horizons, warm-ups, and every case."""
+    tried = [(rungs, off_by(looked, rungs)) for rungs in OFF]
     return [
         table(
             "What a training at the named rate loses, each rule by constants of cases that share nothing with it",
-            [way for way in WAYS if way in named],
+            [(way, named[way]) for way in WAYS if way in named],
             [
-                ("rule", lambda way: way),
-                ("cases", lambda way: len(named[way])),
-                ("median, nats", lambda way: quantile_of(named[way], lambda one: one.lost_nats, 0.5)),
-                ("90th percentile, nats", lambda way: quantile_of(named[way], lambda one: one.lost_nats, 0.9)),
-                ("median, % of the gain", lambda way: 100 * quantile_of(named[way], lambda one: one.regret, 0.5)),
-                ("90th percentile, %", lambda way: 100 * quantile_of(named[way], lambda one: one.regret, 0.9)),
-                ("at most 1 %", lambda way: sum(one.regret <= 0.01 for one in named[way])),
-                ("at most 2 %", lambda way: sum(one.regret <= 0.02 for one in named[way])),
-                ("stuck", lambda way: sum(one.stuck for one in named[way])),
-                ("within 2", lambda way: sum(one.within(2) for one in named[way])),
-                ("mean beside the median's, %", lambda way: 100 * float(less_than(named[way], named[NAIVE]).mean)),
+                ("rule", lambda row: row[0]),
+                ("cases", _count),
+                ("median, nats", lambda row: quantile_of(row[-1], lambda one: one.lost_nats, 0.5)),
+                ("90th percentile, nats", lambda row: quantile_of(row[-1], lambda one: one.lost_nats, 0.9)),
+                ("median, % of the gain", _percentile(0.5)),
+                ("90th percentile, %", _percentile(0.9)),
+                ("at most 1 %", _at_most(0.01)),
+                ("at most 2 %", _at_most(0.02)),
+                ("stuck", _stuck),
+                ("within 2", lambda row: sum(one.within(2) for one in row[-1])),
+                ("mean beside the median's, %", lambda row: 100 * float(less_than(row[-1], named[NAIVE]).mean)),
             ],
         ),
         table(
             "What a wrong rate costs, in % of the best's gain",
-            [rungs for rungs in OFF if off_by(looked, rungs)],
+            [row for row in tried if row[-1]],
             [
-                ("times the best rate", lambda rungs: 2.0**rungs),
-                ("cases", lambda rungs: len(off_by(looked, rungs))),
-                ("median", lambda rungs: 100 * quantile_of(off_by(looked, rungs), lambda one: one.regret, 0.5)),
-                (
-                    "90th percentile",
-                    lambda rungs: 100 * quantile_of(off_by(looked, rungs), lambda one: one.regret, 0.9),
-                ),
-                ("stuck", lambda rungs: sum(one.stuck for one in off_by(looked, rungs))),
+                ("times the best rate", lambda row: 2.0 ** row[0]),
+                ("cases", _count),
+                ("median", _percentile(0.5)),
+                ("90th percentile", _percentile(0.9)),
+                ("stuck", _stuck),
             ],
         ),
         table(
             "How long one must look: trainings compared after so many updates, of which the best goes on",
-            [(words, updates) for words, by_updates in looks.items() for updates in by_updates],
             [
-                ("tried", lambda at: at[0]),
-                ("after updates", lambda at: at[1]),
-                ("cases", lambda at: len(looks[at[0]][at[1]])),
-                (
-                    "median, % of the gain",
-                    lambda at: 100 * quantile_of(looks[at[0]][at[1]], lambda one: one.regret, 0.5),
-                ),
-                ("90th percentile, %", lambda at: 100 * quantile_of(looks[at[0]][at[1]], lambda one: one.regret, 0.9)),
-                ("at most 1 %", lambda at: sum(one.regret <= 0.01 for one in looks[at[0]][at[1]])),
-                ("stuck", lambda at: sum(one.stuck for one in looks[at[0]][at[1]])),
-                ("mean beside the median's, %", lambda at: 100 * float(_less(looks, at, named).mean)),
-                ("± %", lambda at: 100 * float(_less(looks, at, named).half_width)),
+                (words, updates, less_than(own, named[NAIVE]), own)
+                for words, by_updates in looks.items()
+                for updates, own in by_updates.items()
+            ],
+            [
+                ("tried", lambda row: row[0]),
+                ("after updates", lambda row: row[1]),
+                ("cases", _count),
+                ("median, % of the gain", _percentile(0.5)),
+                ("90th percentile, %", _percentile(0.9)),
+                ("at most 1 %", _at_most(0.01)),
+                ("stuck", _stuck),
+                ("mean beside the median's, %", lambda row: 100 * float(row[2].mean)),
+                ("± %", lambda row: 100 * float(row[2].half_width)),
             ],
         ),
         table(
@@ -114,17 +113,14 @@ def tables(
         ),
         table(
             "Warm-ups at the best rate, against the best of them, in % of the gain",
-            [(group, share) for group in NORMED for share in shares_of(warmups) if of_group(looked, group)],
+            [(group, share, own) for (group, share), own in by_warmup(looked, warmups).items() if own],
             [
-                ("where", lambda at: at[0]),
-                ("% of the updates", lambda at: 100 * at[1]),
-                ("cases", lambda at: len(of_group(looked, at[0]))),
-                ("median", lambda at: 100 * quantile_of(_by_warmup(looked, warmups, at), lambda one: one.regret, 0.5)),
-                (
-                    "90th percentile",
-                    lambda at: 100 * quantile_of(_by_warmup(looked, warmups, at), lambda one: one.regret, 0.9),
-                ),
-                ("at most 1 %", lambda at: sum(one.regret <= 0.01 for one in _by_warmup(looked, warmups, at))),
+                ("where", lambda row: row[0]),
+                ("% of the updates", lambda row: 100 * row[1]),
+                ("cases", _count),
+                ("median", _percentile(0.5)),
+                ("90th percentile", _percentile(0.9)),
+                ("at most 1 %", _at_most(0.01)),
             ],
         ),
         table(
@@ -141,17 +137,22 @@ def tables(
     ]
 
 
-def shares_of(warmups: Warmups) -> list[float]:
-    """That were tried, rising."""
-    return sorted({share for own in warmups.values() for share in own})
+def _count(row: Sequence[Any]) -> int:
+    """A row ends in the trainings that it is about."""
+    return len(row[-1])
 
 
-def _by_warmup(looked: Sequence[Looked], warmups: Warmups, at: tuple[str, float]) -> list[NamedRate]:
-    return lost_by_warmup(of_group(looked, at[0]), warmups, at[1])
+def _percentile(share: float) -> Callable[[Sequence[Any]], float]:
+    """Of what is lost, in % of the gain."""
+    return lambda row: 100 * quantile_of(row[-1], lambda one: one.regret, share)
 
 
-def _less(looks: Looks, at: tuple[str, int], named: Named) -> Estimate:
-    return less_than(looks[at[0]][at[1]], named[NAIVE])
+def _at_most(share: float) -> Callable[[Sequence[Any]], int]:
+    return lambda row: sum(one.regret <= share for one in row[-1])
+
+
+def _stuck(row: Sequence[Any]) -> int:
+    return sum(one.stuck for one in row[-1])
 
 
 def _of_cases(ladders: Ladders, named: Named) -> StudyTable:
@@ -222,7 +223,7 @@ def figures(named: Named, looks: Looks, moved: Sequence[Moved]) -> list[StudyFig
 def _of_looks(looks: Looks, named: Named) -> Panel:
     series = []
     for hue, (words, by_updates) in enumerate(looks.items()):
-        found = [_less(looks, (words, updates), named) for updates in by_updates]
+        found = [less_than(own, named[NAIVE]) for own in by_updates.values()]
         mean, half = ([100 * float(getattr(one, of)) for one in found] for of in ("mean", "half_width"))
         series.append(measured(words, hue, list(by_updates), mean, half))
     return Panel(
@@ -287,24 +288,14 @@ def data(
         },
         "warmups": {
             group: {
-                f"{share:g}": {
-                    "cases": len(own),
-                    "median_regret": quantile_of(own, lambda one: one.regret, 0.5),
-                    "high_regret": quantile_of(own, lambda one: one.regret, 0.9),
-                    "within_1_percent": sum(one.regret <= 0.01 for one in own),
-                }
-                for share in shares_of(warmups)
-                if (own := _by_warmup(looked, warmups, (group, share)))
+                f"{share:g}": _costs(own) | {"within_1_percent": sum(one.regret <= 0.01 for one in own)}
+                for (of, share), own in by_warmup(looked, warmups).items()
+                if of == group and own
             }
             for group in NORMED
         },
         "off": {
-            f"{2.0**rungs:g}": {
-                "cases": len(several),
-                "median_regret": quantile_of(several, lambda one: one.regret, 0.5),
-                "high_regret": quantile_of(several, lambda one: one.regret, 0.9),
-                "stuck": sum(one.stuck for one in several),
-            }
+            f"{2.0**rungs:g}": _costs(several) | {"stuck": sum(one.stuck for one in several)}
             for rungs in OFF
             if (several := off_by(looked, rungs))
         },
@@ -327,10 +318,7 @@ def _rate(one: NamedRate) -> float | None:
 
 def _summary(several: Sequence[NamedRate], named: Named) -> dict[str, Any]:
     less = less_than(several, named[NAIVE])
-    return {
-        "cases": len(several),
-        "median_regret": quantile_of(several, lambda one: one.regret, 0.5),
-        "high_regret": quantile_of(several, lambda one: one.regret, 0.9),
+    return _costs(several) | {
         "median_nats": quantile_of(several, lambda one: one.lost_nats, 0.5),
         "high_nats": quantile_of(several, lambda one: one.lost_nats, 0.9),
         "within_1_percent": sum(one.regret <= 0.01 for one in several),
@@ -339,6 +327,14 @@ def _summary(several: Sequence[NamedRate], named: Named) -> dict[str, Any]:
         "within_2": sum(one.within(2) for one in several),
         "less": float(less.mean),
         "less_half_width": float(less.half_width),
+    }
+
+
+def _costs(several: Sequence[NamedRate]) -> dict[str, Any]:
+    return {
+        "cases": len(several),
+        "median_regret": quantile_of(several, lambda one: one.regret, 0.5),
+        "high_regret": quantile_of(several, lambda one: one.regret, 0.9),
     }
 
 

@@ -24,17 +24,7 @@ from .ladder import Ladder, at_rate, ladder_of, nats, piece_of
 from .looks import facts_about, range_test
 from .measuring import side_by_side
 from .packages import installed, package_trained
-from .page import (
-    NORMED,
-    Warmups,
-    data,
-    figures,
-    lost_by_usual_warmup,
-    lost_by_warmup,
-    of_group,
-    shares_of,
-    tables,
-)
+from .page import NORMED, Looks, Warmups, by_warmup, data, figures, lost_by_usual_warmup, tables
 from .rules import (
     FOLKLORE,
     FOLKLORE_WARMUP,
@@ -86,12 +76,12 @@ def named_for(config: AdviceConfig, asked: tuple[Looked, Sequence[Looked]], piec
             named = float(f"{10**rate:.3g}")
             end = nats(at_rate(one.case, named, config, pieces, updates=one.ladder.updates, warmup_share=share))
         found[way] = NamedRate(looked=one, rate=rate, nats=end)
-    for way, package in PACKAGED.items():
-        first = next(other for other in others if other.case.family == one.case.family) is one
-        if not first or one.optimizer != ADAM or package not in installed():
-            continue
-        end = nats(package_trained(one.case, package, one.ladder.updates, config, pieces))
-        found[way] = NamedRate(looked=one, rate=None, nats=end)
+    first = next(other for other in others if other.case.family == one.case.family)
+    if first is one and one.optimizer == ADAM:
+        for way, package in PACKAGED.items():
+            if package in installed():
+                end = nats(package_trained(one.case, package, one.ladder.updates, config, pieces))
+                found[way] = NamedRate(looked=one, rate=None, nats=end)
     return found
 
 
@@ -144,7 +134,7 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
 
 def claims(
     named: Named,
-    looks: dict[str, dict[int, list[NamedRate]]],
+    looks: Looks,
     moved: Sequence[Moved],
     looked: Sequence[Looked],
     warmups: Warmups,
@@ -187,15 +177,15 @@ def claims(
             least=0.85,
         )
     )
+    tried = by_warmup(looked, warmups)
     for group in NORMED:
-        there = of_group(looked, group)
-        for share, beside in itertools.combinations(reversed(shares_of(warmups)), 2) if there else ():
-            by_share = (lost_by_warmup(there, warmups, one) for one in (share, beside))
+        shares = [share for (of, share), there in tried.items() if of == group and there]
+        for share, beside in itertools.combinations(reversed(shares), 2):
             found.append(
                 less_claim(
                     f"Warm-up of {percentage(share, 0)} where {group}",
                     f"Where {group}, a warm-up over {percentage(share, 0)} of the updates loses",
-                    less_than(*by_share),
+                    less_than(tried[group, share], tried[group, beside]),
                     than=f"one over {percentage(beside, 0)}" if beside else "none",
                 )
             )

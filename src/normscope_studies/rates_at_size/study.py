@@ -11,6 +11,7 @@ import numpy as np
 from normscope.choosing.rates import RateFacts, typical_rate
 from normscope.report.words import learning_rate, percentage
 
+from ..advice.cases import rate_of
 from ..advice.measuring import side_by_side
 from ..engine.checks import check_different, check_least
 from ..engine.figures import curves
@@ -79,11 +80,6 @@ def trained(config: SizedConfig, asked: tuple[SizedModel, float], pieces: Pieces
         on=config.device,
     )
     return found
-
-
-def rate_of(step: int) -> float:
-    """Step 0 is 0.001, and each rate is twice the one below."""
-    return float(f"{1e-3 * 2.0**step:.3g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
