@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 77_806,
-    "lines of normscope": 65_324,
-    "files": 469,
-    "import lines, %": 6.57,
+    "lines": 77_787,
+    "lines of normscope": 65_323,
+    "files": 468,
+    "import lines, %": 6.56,
     "public nouns": 642,
     "homonyms": 25,
 }

@@ -11,7 +11,7 @@ from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose, recommended
 from normscope.choosing.rates import RateFacts, known_rates, law, typical_rate
 from normscope.doctor import find_stacks
-from normscope.doctor.advise.advice import advise
+from normscope.doctor.advise import advise
 from normscope.doctor.result import FAR
 from normscope.optim import OPTIMIZERS
 from normscope.report.words import learning_rate
@@ -87,7 +87,7 @@ def test_a_wanted_rate_is_judged():
 
 
 def test_where_nothing_is_known_the_answer_is_unknown(monkeypatch):
-    monkeypatch.setattr("normscope.doctor.advise.advice.typical_rate", lambda facts: None)
+    monkeypatch.setattr("normscope.doctor.advise.typical_rate", lambda facts: None)
     found = advised(encoder(2, norm_first=True), rate=1e-3)
     assert found.best_rate is found.best_interval is None
     assert found.wanted_place == "unknown"

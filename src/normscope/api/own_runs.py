@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..doctor.advise.advice import name_of, wanted_rate_of
+from ..doctor.advise import name_of, wanted_rate_of
 from ..doctor.observe.gradients import loss_of
 from ..doctor.trace.forward import Inputs, call_with, loss_of_output
 from ..optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, optimizer_over, roles

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ..doctor.advise.advice import wanted_rate_of
+from ..doctor.advise import wanted_rate_of
 from ..doctor.result import RateRange
 from ..evidence.estimates import jackknife
 from ..measure.line import lowest

@@ -69,12 +69,12 @@ def doctor(
     with its figures to this file. as_json: Write everything as JSON to this file; - prints it. `null` stands for what
     was not measured. card: Write a card for the model's README, and beside it a badge, FILE.svg. fail_on: The least
     severity that makes the exit code 1: error, warning or info. no_advice: Leave out the advice on the learning rate.
-    structure_only: Build the model without
-    weights, and tell its streams, placements and formulas alone: a model of any size in seconds. silence: Leave out
-    this rule, beside those silenced in pyproject.toml. log: Explain the spikes and plateaus of a training's log: a run
-    folder or metrics.jsonl, Trainer's trainer_state.json, TensorBoard's event files, W&B's wandb-history.jsonl. No
-    TARGET is needed. annotate: Print each finding as a line for other programs too: github (annotations of a workflow),
-    or gcc (file:line: severity: message, for editors). rules: List all rules and exit.
+    structure_only: Build the model without weights, and tell its streams, placements and formulas alone: a model of
+    any size in seconds. silence: Leave out this rule, beside those silenced in pyproject.toml. log: Explain the
+    spikes and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's trainer_state.json,
+    TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed. annotate: Print each finding as a
+    line for other programs too: github (annotations of a workflow), or gcc (file:line: severity: message, for
+    editors). rules: List all rules and exit.
     """
     if rules:
         _list_rules()

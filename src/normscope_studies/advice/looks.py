@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.doctor.advise.advice import facts_of
+from normscope.doctor.advise import facts_of
 from normscope.doctor.identify.stacks import as_stacks, streams_in
 from normscope.optim import make_optimizer
 

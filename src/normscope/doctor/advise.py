@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
-from ...choosing.rates import ADAM, HELD, RateFacts, typical_rate
-from ...optim import OPTIMIZERS
-from ..record import Stack
-from ..result import Advice, RatePlace, RateRange
+from ..choosing.rates import ADAM, HELD, RateFacts, typical_rate
+from ..optim import OPTIMIZERS
+from .record import Stack
+from .result import Advice, RatePlace, RateRange
 
 _UNSEEN = "neither recipes nor trainings of ours with this optimiser are known near this width"
 _TRAINED = "the weights are trained, and known rates are of trainings from their beginning"
