@@ -42,7 +42,7 @@ def out_of_order(path: Path) -> list[str]:
 
 
 def test_the_order_has_every_folder_once() -> None:
-    files = {"recipe", "outside", "record", "predict", "result"}
+    files = {"recipe", "outside", "record", "predict", "result", "advise"}
     assert sorted(ORDER) == sorted({folder_of(path) for path in FILES} | files)
 
 
