@@ -274,7 +274,8 @@ class TestClosedForms:
     @pytest.mark.parametrize("model", [THEORY, PAPER], ids=["theory", "paper"])
     def test_branches_that_start_closed(self, name, model):
         for stack in predict(name, model).values():
-            assert list(stack.shares["embedding"]) == [1.0]
+            # A quotient of two sums, of which some processors round the last bit.
+            assert list(stack.shares["embedding"]) == pytest.approx([1.0], rel=1e-15)
             assert all(list(norms) == [0.0] * model.blocks for norms in stack.gradient_norm.values())
 
     @pytest.mark.parametrize(
