@@ -32,7 +32,11 @@ from mutmut.stats import status_by_exit_code
 SEED = 1
 FOUND = ("killed", "timeout", "segfault")
 REPORT = Path("mutants/survivors.md")
-ABOUT = {"tests/cli/test_predict.py": "theory", "tests/runs/test_claiming.py": "train"}
+ABOUT = {
+    "tests/cli/test_predict.py": "theory",
+    "tests/model/test_initialisation.py": "placement",
+    "tests/runs/test_claiming.py": "train",
+}
 """Rooms of the tests that lie in another one's folder."""
 
 
@@ -132,4 +136,6 @@ def main(count: int, rooms: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    # Processes that tests start would run this file anew, under another folder, if it could be found.
+    del sys.modules["__main__"].__file__
     main(int(sys.argv[1]), sys.argv[2:])

@@ -1,5 +1,6 @@
 """Muon: torch's own on matrices and AdamW elsewhere, to the bit; the size of its step; a state saved by name."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,19 @@ def gradients(number: int, of: nn.Module) -> None:
         parameter.grad = torch.randn(parameter.shape, generator=generator)
 
 
-def test_matrices_move_by_torch_s_muon_and_all_else_by_its_adamw() -> None:
+@pytest.mark.parametrize(
+    "config", [CONFIG, replace(CONFIG, muon_momentum=0.7, betas=(0.6, 0.8), epsilon=1e-3)], ids=["usual", "other"]
+)
+def test_matrices_move_by_torch_s_muon_and_all_else_by_its_adamw(config: OptimizerConfig) -> None:
     ours, theirs = model(), model()
     theirs.load_state_dict(ours.state_dict())
-    optimizer, of = make_optimizer(ours, CONFIG), roles(theirs)
+    optimizer, of = make_optimizer(ours, config), roles(theirs)
     by_role = {
         role: [p for name, p in theirs.named_parameters() if of[name] == role] for role in dict.fromkeys(of.values())
     }
-    muon = torch.optim.Muon(by_role["matrix"], lr=0.02, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    shared = {"lr": 0.02, "weight_decay": 0.1}
+    momentum = config.muon_momentum
+    muon = torch.optim.Muon(by_role["matrix"], **shared, momentum=momentum, adjust_lr_fn="match_rms_adamw")
     adamw = torch.optim.AdamW(
         [
             {"params": members, "weight_decay": 0.1 if role == "embedding" else 0.0}
@@ -43,7 +49,8 @@ def test_matrices_move_by_torch_s_muon_and_all_else_by_its_adamw() -> None:
             if role != "matrix"
         ],
         lr=0.02,
-        betas=(0.9, 0.98),
+        betas=config.betas,
+        eps=config.epsilon,
         fused=True,
     )
     for step in range(STEPS):
@@ -58,14 +65,16 @@ def test_matrices_move_by_torch_s_muon_and_all_else_by_its_adamw() -> None:
 
 def test_the_step_is_an_orthogonal_one_of_adamw_s_size() -> None:
     """Singular values of about 0.2 √max(rows, columns) times the rate (Liu et al. 2025, section 2.2)."""
-    weight = nn.Parameter(torch.zeros(12, 8))
+    weight = nn.Parameter(torch.ones(12, 8))
     optimizer = Muon([weight], lr=0.5)
     weight.grad = torch.randn(12, 8, generator=torch.Generator().manual_seed(0))
     optimizer.step()
-    singular = torch.linalg.svdvals(weight.detach()) / (0.5 * 0.2 * 12**0.5)
+    # All of it: a decay that nobody asked for would be a part that is not orthogonal.
+    step = weight.detach() - 1
+    singular = torch.linalg.svdvals(step) / (0.5 * 0.2 * 12**0.5)
     # Five rounds at these coefficients bring them near 1, not to it, in bfloat16 (Jordan 2024).
     assert 0.6 < float(singular.min()) <= float(singular.max()) < 1.3
-    turned = weight.detach() @ torch.linalg.svd(weight.grad, full_matrices=False).Vh.T
+    turned = step @ torch.linalg.svd(weight.grad, full_matrices=False).Vh.T
     assert float((turned.T @ turned).fill_diagonal_(0).abs().max()) < 0.05
 
 

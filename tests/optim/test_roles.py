@@ -90,11 +90,13 @@ def test_decay_is_off_norms_gates_and_biases_unless_asked_for() -> None:
 
 
 def test_a_group_has_its_share_of_the_rate() -> None:
-    groups = _groups(decoder("pre-ln"), GroupsConfig(embedding=GroupConfig(lr_factor=0.1)))
+    groups = _groups(
+        decoder("pre-ln"), GroupsConfig(embedding=GroupConfig(lr_factor=0.1), norm=GroupConfig(lr_factor=0.0))
+    )
     assert {group["role"]: group["lr"] for group in groups} == {
         "embedding": pytest.approx(2e-4),
         "matrix": 2e-3,
-        "norm": 2e-3,
+        "norm": 0.0,
         "bias": 2e-3,
     }
 

@@ -1,6 +1,7 @@
 """Schedules against closed forms, fairseq's own numbers and torch's scheduler; durations, good and bad."""
 
 import itertools
+import json
 import math
 from fractions import Fraction
 from typing import get_args
@@ -184,6 +185,14 @@ def test_a_schedules_state_goes_through_a_file_and_on(tmp_path):
             assert [group["lr"] for group in one.param_groups] == pytest.approx([0.5 * rate, 2 * rate], rel=1e-14)
 
 
+def test_a_state_is_plain_enough_for_json():
+    settings = {"decay": "steps", "decay_at": [4, 6], "decay_factor": 0.5}
+    _, scheduler = scheduled(**settings)
+    optimizer, resumed = scheduled(**settings)
+    resumed.load_state_dict(json.loads(json.dumps(scheduler.state_dict())))
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 2.0]
+
+
 @pytest.mark.parametrize("changed", [{"horizon_updates": 11}, {"warmup_updates": 4}, {"decay": "linear"}])
 def test_the_state_of_another_schedule_is_refused(changed):
     settings = {"decay": "cosine", "warmup_updates": 3, "horizon_updates": 10}
@@ -279,6 +288,8 @@ class TestDurations:
         ({"floor": -0.1}, r"floor must lie in \[0, 1\]"),
         ({"floor": math.nan}, r"floor must lie in \[0, 1\]"),
         ({"floor": 1.5}, r"floor must lie in \[0, 1\]"),
+        ({"cooldown_share": 0.0}, "cooldown_share must lie above 0"),
+        ({"cooldown_share": 1.01}, "cooldown_share must lie above 0 and not above 1"),
         ({"decay_factor": 0.0}, r"decay_factor in \(0, 1\]"),
         ({"decay_factor": 1.5}, r"decay_factor in \(0, 1\]"),
         ({"decay": "steps", "decay_at": ("0 epochs",)}, "positive number"),
@@ -290,6 +301,8 @@ def test_what_cannot_be_scheduled(schedule, message):
 
 
 def test_the_ends_of_a_range_belong_to_it():
+    optimizer, _ = scheduled(decay="cosine", horizon_updates=1)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 2.0]
     assert factors(3, horizon=2, decay="linear", floor=1.0) == [1.0] * 3
     assert factors(3, decay="steps", decay_at=(1,), decay_factor=1.0) == [1.0] * 3
 

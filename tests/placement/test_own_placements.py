@@ -6,6 +6,7 @@ from torch import Tensor
 
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.placement import Placement, named, register, registered
+from normscope.placement.base import EVERY_MODEL
 from normscope.placement.operations import mix, unit
 from normscope.placement.printing import formula
 from reference import Equations, ReferenceStack, length
@@ -191,3 +192,19 @@ def test_a_formula_that_nothing_can_be_made_of(registry, join, message):
     for look in (lambda: named("own-nothing"), registered, lambda: small_stack("own-nothing", "encoder", blocks=1)):
         with pytest.raises(ValueError, match=f"test_own_placements.py: placement 'own-nothing': .*{message}"):
             look()
+
+
+@pytest.mark.parametrize("model", EVERY_MODEL)
+def test_a_formula_is_tried_in_a_model_that_it_is_defined_for(registry, model):
+    """Elsewhere it would be refused for the model, and the fault would be found by nobody."""
+
+    @register
+    class Nothing(Own):
+        name = title = "own-nothing"
+        models = (model,)
+
+        def join(self, x, sublayer, norm):
+            sublayer(norm(x))
+
+    with pytest.raises(ValueError, match=r"'own-nothing': .*join returned nothing"):
+        named("own-nothing")

@@ -171,6 +171,22 @@ def test_every_placement(name, shape):
     assert set(shown) == set(applied)
 
 
+KINDS = {"mix": "mix", "weighted sum": "mix", "weighted sums": "mix", "append": "append", "replace the last": "append"}
+KINDS |= {"attention": "sublayer", "cross-attention": "sublayer", "feed-forward": "sublayer", "·": "product"}
+KINDS |= {"+": "sum", "-": "sum"}
+
+
+@pytest.mark.parametrize("name", registered())
+def test_a_box_has_the_kind_that_its_label_says(name):
+    """The page draws each kind in its own way."""
+    shape = next(shape for shape in SHAPES.values() if shape.model in named(name).models)
+    for box in (box for wiring in wirings(named(name)(shape)) for box in wiring.boxes):
+        if box.label in KINDS:
+            assert box.kind == KINDS[box.label]
+        elif box.kind not in ("input", "output"):
+            assert box.kind == ("scale" if box.label[0] in "×÷+-" or box.label[-1] in "-÷" else "norm")
+
+
 def test_a_mixture_is_told_from_sums_by_its_kind():
     """Attention residuals mix; the page draws them as what they are."""
     kinds = {node.label: node.kind for wiring in drawn(named("attn-res")).values() for node in wiring.boxes}
