@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 77_787,
+    "lines": 77_786,
     "lines of normscope": 65_323,
     "files": 468,
     "import lines, %": 6.56,

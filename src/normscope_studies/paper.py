@@ -27,8 +27,7 @@ ABOUT = About(
     "study measured it?",
     help="What came of every claim of the paper?",
 )
-
-
+NOT_RUN = "not run"
 _FILE = Path(__file__).with_name("paper.toml")
 
 
@@ -53,7 +52,8 @@ class _ListedClaim:
     whose: Literal["the paper", "ours", "digests"] = "the paper"
     """Ours are forms that correct the paper's; digests are what summaries of it say in its place."""
     tested: str = ""
-    """What was tested, where that is less than what is claimed, such as a direction where a number is published."""
+    """What was tested, where that is less than what is claimed, such as a direction where a number is published; else
+    the study's own statement says it."""
     section: str
     """The heading under which the quotes stand, as far as it tells it from others."""
     quotes: Sequence[str]
@@ -78,14 +78,13 @@ def listed() -> tuple[Sequence[_ListedClaim], Mapping[str, _MeasuredBy]]:
     }
 
 
-NOT_RUN = "not run"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClaimRow:
     """A claim beside what was found."""
 
     listed: _ListedClaim
+    tested: str
+    """What was tested, with what would have been too far off; empty where it was not run."""
     found: str
     """In the words and numbers of the study's data, with their intervals; empty where it was not run."""
     conditions: str
@@ -113,11 +112,12 @@ def rows(claims: Sequence[_ListedClaim], studies: Mapping[str, _MeasuredBy], res
 def _row(one: _ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> _ClaimRow:
     command = one.command or study.command
     if data is None or not one.claim:
-        return _ClaimRow(listed=one, found="", conditions="", verdict=None, where="", command=command)
+        return _ClaimRow(listed=one, tested="", found="", conditions="", verdict=None, where="", command=command)
     try:
         claim = next(claim for claim in data["claims"] if claim["name"] == one.claim)
         return _ClaimRow(
             listed=one,
+            tested=one.tested or str(claim["statement"]),
             found=str(claim["found"]),
             conditions=_conditions(study, data),
             verdict=Verdict(claim["verdict"]),
@@ -154,10 +154,9 @@ def _read(file: Path) -> Mapping[str, Any] | None:
 
 
 COLUMNS = ("place", "claim", "published", "tested", "found", "verdict", "study")
-_AS_CLAIMED = "as claimed"
 _GROUPS = {
     "the paper": "The paper's own claims",
-    "ours": "Forms that we correct",
+    "ours": "Corrections of ours",
     "digests": "What summaries of the paper say",
 }
 """Claims by whose they are, as their tables are called."""
@@ -193,8 +192,8 @@ def _cells(row: _ClaimRow, results: Path, out: Path) -> list[TableCell]:
     one = row.listed
     verdict = Marked(row.verdict_words, Tone.PLAIN if row.verdict is None else row.verdict.tone, row.where)
     measured: TableCell = Link(one.study, address(row, results, out)) if row.found else "–"
-    tested = one.tested or _AS_CLAIMED
-    return [one.place, one.statement, one.published, tested, row.found or row.command, verdict, measured]
+    claimed = [one.place, one.statement, one.published]
+    return [*claimed, row.tested or "nothing", row.found or row.command, verdict, measured]
 
 
 def conditions(rows: Sequence[_ClaimRow], results: Path, out: Path) -> StudyTable:
@@ -219,8 +218,8 @@ def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
         "# The paper's claims, one by one",
         "",
         "Made by `normscope study paper` from the data of the other studies. What nobody has run has its command. "
-        "Where less was tested than is claimed, such as a direction where a number is published, the verdict is of "
-        "what was tested.",
+        "The verdict is of what was tested, which may be less than what is claimed, such as a direction where a number "
+        "is published, and says how far off was allowed.",
     ]
     for one in (*tables(rows, results, out), conditions(rows, results, out)):
         lines += ["", f"## {one.title}", "", f"| {' | '.join(one.columns)} |", f"|{' --- |' * len(one.columns)}"]
@@ -298,7 +297,7 @@ def _data(row: _ClaimRow) -> dict[str, Any]:
         "statement": one.statement,
         "published": one.published,
         "whose": one.whose,
-        "tested": one.tested or _AS_CLAIMED,
+        "tested": row.tested or None,
         "study": one.study,
         "claim": one.claim,
         "found": row.found or None,
