@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo gallery test test-all dist mutants faults engines docs fuzz lint format bench gpu clean
+.PHONY: demo gallery test test-all dist mutants faults docs fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -46,10 +46,6 @@ faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY) $(ALIKE)
 	NORMSCOPE_RUN_STATES=200 $(BIN)/python -m pytest tests/faults/test_run_states.py
 	PYTHONPATH=tests $(BIN)/python tests/kill_preparations.py
-
-# The engines Ray and Slurm; Slurm's tests skip without Debian's slurm-wlm and munge, or where they are not run by root.
-engines: $(VENV)/engines
-	NORMSCOPE_TEST_ENGINES=1 $(BIN)/python -m pytest -n 0 --timeout 3600 tests/engines
 
 # The manual as a site that opens from files, without a network: build/manual/index.html. A warning is an error.
 docs: $(VENV)/docs
@@ -101,10 +97,6 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
-
-$(VENV)/engines: $(STAMP) requirements-engines.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-engines.lock
-	touch $(VENV)/engines
 
 $(VENV)/docs: $(STAMP) requirements-docs.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-docs.lock

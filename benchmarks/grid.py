@@ -9,12 +9,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 from normscope.cli.console import stderr
 from normscope.cli.display import GridDisplay
+from normscope.compare import pool
 from normscope.compare.grid import Cell, Grid, write_configs
-from normscope.compare.pool import run_cells
-from normscope.engines.seam import Engine, Job
 from normscope.runs.config import load
 from normscope.train.metrics import LogMark, MetricsLog
 
@@ -23,40 +23,31 @@ POLLS = 3
 """How often a run is looked at before it ends; with each look it has logged some updates."""
 
 
-class Stubs(Engine[dict[str, int]]):
-    """Jobs that log some updates whenever they are looked at, without a process."""
+class Stub:
+    """Stands for the process of a run: it logs some updates whenever it is looked at."""
 
-    def __init__(self, at_once: int | None) -> None:
-        self.at_once = at_once
-        self.seconds = 0.0
-        """Its own, which is not the driver's."""
-        self._logs: dict[int, MetricsLog] = {}
+    seconds = 0.0
+    """Of all of them, which is not the driver's time."""
 
-    def start(self, job: Job) -> dict[str, int]:
+    def __init__(self, cell: Cell, words: Sequence[str]) -> None:
         begun = time.perf_counter()
-        job.folder.mkdir(parents=True)
-        running = {"number": len(self._logs), "update": 0}
-        self._logs[running["number"]] = MetricsLog(job.folder / "metrics.jsonl", LogMark())
-        self.seconds += time.perf_counter() - begun
-        return running
+        cell.folder.path.mkdir(parents=True)
+        self._log, self._update = MetricsLog(cell.folder.metrics_file, LogMark()), 0
+        Stub.seconds += time.perf_counter() - begun
 
-    def poll(self, running: dict[str, int]) -> int | None:
-        begun = time.perf_counter()
-        log, code = self._logs[running["number"]], None
+    def poll(self) -> int | None:
+        begun, code = time.perf_counter(), None
         for _ in range(-(-UPDATES // POLLS)):
-            if running["update"] < UPDATES:
-                running["update"] += 1
-                log.append({"event": "update", "update": running["update"], "nll_nats": 5.0})
-        if running["update"] == UPDATES:
-            log.append({"event": "validation", "update": UPDATES, "nll_nats": 4.0})
-            log.append({"event": "finished", "update": UPDATES})
-            log.close()
+            if self._update < UPDATES:
+                self._update += 1
+                self._log.append({"event": "update", "update": self._update, "nll_nats": 5.0})
+        if self._update == UPDATES:
+            self._log.append({"event": "validation", "update": UPDATES, "nll_nats": 4.0})
+            self._log.append({"event": "finished", "update": UPDATES})
+            self._log.close()
             code = 0
-        self.seconds += time.perf_counter() - begun
+        Stub.seconds += time.perf_counter() - begun
         return code
-
-    def stop(self, running: Sequence[dict[str, int]]) -> None:
-        return None
 
 
 def cells(folder: Path, count: int) -> list[Cell]:
@@ -69,18 +60,19 @@ def main(counts: Sequence[int]) -> None:
     """Print a row for each number of runs and each way of running them."""
     print(f"{'runs':>8}{'at once':>10}{'writing s':>11}{'driving s':>11}{'ms a run':>10}{'peak MB':>9}")
     for count in counts:
-        for at_once in (100, None):
+        for at_once in (100, count):
             with tempfile.TemporaryDirectory() as folder, GridDisplay(stderr()) as display:
                 begun = time.perf_counter()
                 made = cells(Path(folder), count)
                 write_configs(made)
-                written, engine = time.perf_counter(), Stubs(at_once)
-                states = run_cells(made, engine=engine, watch=display)
-                driving = time.perf_counter() - written - engine.seconds
+                written, Stub.seconds = time.perf_counter(), 0.0
+                with patch.object(pool, "process_of", Stub):
+                    states = pool.run_cells(made, at_once=at_once, watch=display)
+                driving = time.perf_counter() - written - Stub.seconds
                 assert all(state.status == "finished" for state in states)
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux gives KiB
             print(
-                f"{count:>8}{at_once or 'all':>10}{written - begun:>11.1f}{driving:>11.1f}"
+                f"{count:>8}{at_once:>10}{written - begun:>11.1f}{driving:>11.1f}"
                 f"{1000 * driving / count:>10.1f}{peak_mb:>9.0f}",
                 flush=True,
             )

@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 77_786,
-    "lines of normscope": 65_323,
-    "files": 468,
-    "import lines, %": 6.56,
-    "public nouns": 642,
+    "lines": 76_848,
+    "lines of normscope": 64_388,
+    "files": 463,
+    "import lines, %": 6.55,
+    "public nouns": 628,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -23,8 +23,6 @@ from typing import Any
 import pytest
 
 from normscope.__main__ import main
-from normscope.engines import choosing
-from normscope.engines.seam import Engine, Job, in_threads
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["warm"])
@@ -119,33 +117,21 @@ def start(*words: str, cwd: Path | None = None, stdin: bytes = b"") -> Forked:
 
 @contextmanager
 def pool_forks() -> Iterator[None]:
-    """Within it local runs are forked from the tests' own server, which has torch imported."""
+    """Within it runs of a grid are forked from the tests' own server, which has torch imported.
+
+    They do not end with their parent: a test that kills it has the runs started as the product starts them.
+    """
+    from normscope.compare import pool
+
+    def forked(cell: Any, words: Sequence[str]) -> Forked:
+        assert list(words[:2]) == ["-m", "normscope"]
+        cell.log_file.touch()
+        environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
+        return Forked(_normscope, words[2:], environment, Path.cwd(), b"", out=cell.log_file, err=cell.log_file)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choosing, "Processes", _Runs)
+        patch.setattr(pool, "process_of", forked)
         yield
-
-
-class _Runs(Engine[Forked]):
-    """They have no pipe to watch: a test that kills their parent takes the product's engines."""
-
-    def __init__(self, at_once: int) -> None:
-        self.at_once = at_once
-
-    def start(self, job: Job) -> Forked:
-        assert job.words[:2] == ["-m", "normscope"]
-        job.log.touch()
-        environment = os.environ | in_threads(job.threads)
-        return Forked(_normscope, job.words[2:], environment, Path.cwd(), b"", out=job.log, err=job.log)
-
-    def poll(self, running: Forked) -> int | None:
-        return running.poll()
-
-    def stop(self, running: Sequence[Forked]) -> None:
-        for process in running:
-            if process.poll() is None:
-                process.terminate()
-        for process in running:
-            process.wait()
 
 
 @contextmanager

@@ -30,8 +30,6 @@ MAY_IMPORT = {
     "processes": set(),
     # A folder is known as a run by its configuration file, and a disk that does not say so is an error of one line.
     "settings": {"files"},
-    # What they start are commands of ours.
-    "engines": {"files", "processes", "settings", "signals"},
     "placement": set(),
     "theory": {"placement"},
     # Configurations are made by hand too, and refuse names that there are not.
@@ -67,7 +65,6 @@ MAY_IMPORT = {
     "compare": {
         "adapters",
         "data",
-        "engines",
         "evidence",
         "files",
         "measure",
@@ -77,7 +74,7 @@ MAY_IMPORT = {
         "processes",
     }
     | {"placement", "processes", "provenance", "report", "runs", "settings", "signals", "tasks", "train"},
-    "finetune": {"compare", "data", "engines", "evidence", "exchange", "files", "measure", "model", "optim"}
+    "finetune": {"compare", "data", "evidence", "exchange", "files", "measure", "model", "optim"}
     | {"report", "runs", "settings", "tasks", "train"},
     # Evidence is what studies have found, looked up by what can be trained.
     "choosing": {"evidence", "optim", "placement", "report", "settings", "theory"},
@@ -87,7 +84,6 @@ MAY_IMPORT = {
         "choosing",
         "decode",
         "doctor",
-        "engines",
         "evidence",
         "measure",
         "model",
@@ -108,7 +104,6 @@ MAY_IMPORT = {
         "data",
         "decode",
         "doctor",
-        "engines",
         "exchange",
         "files",
         "optim",

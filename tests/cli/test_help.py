@@ -123,11 +123,6 @@ DOCTOR = [
     (["--structure-only", "--rate", "1e-3"], "--structure-only takes no --rate"),
 ]
 EARLY = [
-    (
-        ["compare", "--engine", "slurm"],
-        "the engine slurm calls sbatch and squeue, and this machine has no such command",
-    ),
-    (["compare", "--engine", "cluster.toml", "--dry-run"], "cluster.toml: time: options of sbatch are words without"),
     (["doctor", "model.py"], "model.py holds Python: name the function too, as in model.py:function"),
     (["train", "absent.toml"], "cannot read the configuration absent.toml: No such file or directory"),
     (["train", "broken.toml"], "broken.toml is not TOML: "),
@@ -192,7 +187,6 @@ def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(tmp
     folder = tmp_path_factory.mktemp("early")
     (folder / "broken.toml").write_text("[model\n")
     (folder / "model.py").touch()
-    (folder / "cluster.toml").write_text('[engine]\nname = "slurm"\ntime = "4 hours"\n')
     (folder / "run").mkdir()
     (folder / "run/config.toml").touch()
     asked = "".join("\t".join(arguments) + "\n" for arguments, _ in EARLY)

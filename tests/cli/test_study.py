@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from normscope.cli import main as cli
-from normscope.engines import choosing
 from normscope.errors import UserError
 from normscope_studies.engine import ladders
 from normscope_studies.engine.discovery import studies
@@ -155,10 +154,10 @@ def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(study, tmp_
 def test_so_many_runs_train_at_a_time_as_the_user_says(
     study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], at_once: int
 ):
-    def make(asked: int) -> None:
-        raise UserError(f"{asked} at a time")
+    def run_cells(cells: object, *, at_once: int, watch: object) -> None:
+        raise UserError(f"{at_once} at a time")
 
-    monkeypatch.setattr(choosing, "chosen", lambda engine: make)
+    monkeypatch.setattr(ladders, "run_cells", run_cells)
     monkeypatch.setattr(ladders, "available_cores", lambda: 1)
     code, _, err = study("optimizers", "--scale", "smoke", *words, "--out", tmp_path / "out")
     assert (code, err.splitlines()[-1]) == (2, f"error: {at_once} at a time")

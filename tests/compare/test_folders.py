@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shlex
 import shutil
 import signal
 import sys
@@ -19,7 +20,7 @@ from normscope.cli import main as cli
 from normscope.compare import compare as comparing
 from normscope.compare import page
 from normscope.compare import reports as folders
-from normscope.compare.compare import ComparisonResult, alone, run_comparison
+from normscope.compare.compare import ComparisonResult, alone, prepare, run_comparison
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import former_manifest
 from normscope.compare.state import CellState
@@ -389,3 +390,14 @@ def test_a_closed_terminal_leaves_the_report_and_the_exit_code_of_its_signal(
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 129
+
+
+def test_a_dry_run_writes_the_configurations_and_a_command_for_each_run_that_is_not_over(tmp_path: Path) -> None:
+    arms = (("post-ln", 0), ("pre-ln", 0))
+    grid = Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=2)
+    cells = grid.cells(BASE, tmp_path)
+    pretend(cells[0], 4)
+    commands = [shlex.split(line) for line in prepare(BASE, grid, tmp_path)]
+    assert [Path(words[2]) for words in commands] == [cell.config_file for cell in cells[1:]]
+    assert [Path(words[4]) for words in commands] == [cell.folder.path for cell in cells[1:]]
+    assert all(cell.config_file.is_file() and not cell.folder.path.exists() for cell in cells[1:])

@@ -20,7 +20,6 @@ from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
-from normscope.engines.seam import Processes
 from normscope.processes import surroundings
 from normscope.signals import Interrupted
 from tiny import tiny
@@ -67,7 +66,7 @@ def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> 
         if seen[-1] == ["waiting for another process", "finished"]:
             lock.__exit__(None, None, None)
 
-    states = run_cells([held, free], engine=Processes(1), watch=watch)
+    states = run_cells([held, free], at_once=1, watch=watch)
     assert [state.status for state in states] == ["finished", "finished"]
     assert ["waiting for another process", "finished"] in seen
 
@@ -75,7 +74,7 @@ def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> 
 def test_a_failed_evaluation_leaves_the_training_and_says_what_failed(cells: Cells) -> None:
     (state,) = run_cells(
         cells(FINISH),
-        engine=Processes(1),
+        at_once=1,
         evaluate=lambda cell: [["-c", "raise SystemExit('no memory')", "evaluate"], ["-c", "", "another"]],
         watch=quietly,
     )
@@ -86,7 +85,7 @@ def test_a_failed_evaluation_leaves_the_training_and_says_what_failed(cells: Cel
 def test_a_failed_training_is_not_evaluated(cells: Cells) -> None:
     (state,) = run_cells(
         cells("raise SystemExit('no room')"),
-        engine=Processes(1),
+        at_once=1,
         evaluate=lambda cell: [["-c", "raise SystemExit('asked')", "evaluate"]],
         watch=quietly,
     )
@@ -96,7 +95,7 @@ def test_a_failed_training_is_not_evaluated(cells: Cells) -> None:
 def test_a_process_that_cannot_be_started_is_a_failed_run(cells: Cells, monkeypatch: pytest.MonkeyPatch) -> None:
     made = cells(FINISH, seeds=2)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    states = run_cells(made, engine=Processes(1), watch=quietly)
+    states = run_cells(made, at_once=1, watch=quietly)
     messages = {(state.status, state.message) for state in states}
     assert messages == {("failed", "its process could not be started: No such file or directory")}
 
@@ -111,7 +110,7 @@ def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signa
             os.kill(os.getpid(), number)
 
     with pytest.raises(Interrupted) as stop:
-        run_cells(cells(ENDLESS, seeds=2), engine=Processes(2), watch=watch)
+        run_cells(cells(ENDLESS, seeds=2), at_once=2, watch=watch)
     assert stop.value.exit_code == code
     assert [state.status for state in last] == ["stopped", "stopped"]
 
@@ -127,18 +126,21 @@ def test_a_look_that_a_signal_interrupts_is_that_signal_and_no_failing_disk(cell
             raise InterruptedError(errno.EINTR, "Interrupted system call")
 
     with pytest.raises(Interrupted if asked else InterruptedError):
-        run_cells(cells(ENDLESS), engine=Processes(1), watch=watch)
+        run_cells(cells(ENDLESS), at_once=1, watch=watch)
 
 
 PARENT = """
-import os, subprocess, sys, time
-from normscope.processes.surroundings import with_lifeline
+import sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from normscope.compare.pool import process_of
 child = "import sys; from normscope.processes.surroundings import hold_lifeline; hold_lifeline()\\n"
 child += "import signal, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(open(sys.argv[1], 'w').close()))\\n"
-child += "print(flush=True); time.sleep(60)"
-process = subprocess.Popen([sys.executable, "-c", child, sys.argv[1]], stdout=subprocess.PIPE,
-                           env=with_lifeline(dict(os.environ)), start_new_session=True)
-process.stdout.readline()
+child += "print('under way', flush=True); time.sleep(60)"
+cell = SimpleNamespace(config=SimpleNamespace(train=SimpleNamespace(threads=1)), log_file=Path(sys.argv[2]))
+process = process_of(cell, ["-c", child, sys.argv[1]])
+while not cell.log_file.stat().st_size:
+    time.sleep(0.01)
 print(process.pid, flush=True)
 time.sleep(60)
 """
@@ -146,7 +148,8 @@ time.sleep(60)
 
 def test_no_run_outlives_a_command_that_is_killed(tmp_path: Path) -> None:
     """Its parent cannot say anything when SIGKILL ends it; the run is asked to stop as by SIGTERM all the same."""
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, tmp_path / "saved"], stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", PARENT, tmp_path / "saved", tmp_path / "log"]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     os.kill(child, 0)
@@ -201,7 +204,7 @@ def test_a_halted_run_is_named_and_ends_with_the_others(cells: Cells) -> None:
 
     pids: list[int] = []
     with pytest.raises(Interrupted):
-        run_cells(made, engine=Processes(1), watch=look)
+        run_cells(made, at_once=1, watch=look)
     assert [status for status, _ in seen] == ["running", "halted", "running", "halted", "stopped"]
     said = f"process {pids[0]} was halted by a signal; kill -CONT {pids[0]} lets it go on"
     assert [words.endswith(said) for _, words in seen] == [False, True, False, True, False]

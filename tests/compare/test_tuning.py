@@ -1,10 +1,11 @@
-"""Tuning by an engine that trains nothing: every run has a loss that is known, and a kill may come at any of them."""
+"""Tuning by runs that train nothing: every run has a loss that is known, and a kill may come at any of them."""
 
 import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -13,19 +14,18 @@ from hypothesis import strategies as st
 from drawing import drawn_once
 from normscope.compare import pool
 from normscope.compare.compare import ComparisonResult, corpus_of
-from normscope.compare.grid import Grid
+from normscope.compare.grid import Cell, Grid
 from normscope.compare.reports import report
 from normscope.compare.search import STARTS, OpenArm, Tuning, rounded
 from normscope.compare.tune import TuningTask, run_tuned_comparison, run_tuning
 from normscope.compare.watching import runs_below
-from normscope.engines.seam import Engine, Job
 from normscope.errors import UserError
 from normscope.files import make_folders
 from normscope.report.comparison import pictures
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.report.words import learning_rate
 from normscope.runs.config import load
-from normscope.train import RunFolder, StopRule
+from normscope.train import StopRule
 from tiny import tiny, write_events
 
 pytestmark = pytest.mark.sampled(one_in=3)
@@ -45,19 +45,27 @@ class Killed(BaseException):
     """As SIGKILL of the command: nothing of it runs any more."""
 
 
-class Stub(Engine[int]):
+class Ended:
+    """Stands for the process of a run that is over."""
+
+    def poll(self) -> int:
+        return 0
+
+    def wait(self) -> int:
+        return 0
+
+
+class Stub:
     """Runs whose loss is a bowl over the logarithm of the rate; ten times above the best rate they do not stay finite.
 
     kill_at: the start, counted from 0, at which the command is killed, with half of that run done.
     """
 
-    at_once = 1
-
     def __init__(self, kill_at: int | None = None) -> None:
         self.started, self.words, self.kill_at = list[str](), list[Sequence[str]](), kill_at
 
-    def start(self, job: Job) -> int:
-        config, run = load(Path(job.words[3])), RunFolder(job.folder)
+    def __call__(self, cell: Cell, words: Sequence[str]) -> Ended:
+        config, run = load(Path(words[3])), cell.folder
         rate, best = config.optimizer.peak_lr, BEST[config.model.placement]
         loss = 2.0 + math.log10(rate / best) ** 2 + config.seed / 1e4
         begun = [
@@ -65,47 +73,41 @@ class Stub(Engine[int]):
             {"event": "validation", "update": 2, "nll_nats": 4.6},
         ]
         make_folders(run.path)
-        run.write_config(Path(job.words[3]).read_text(encoding="utf-8"))
+        run.write_config(Path(words[3]).read_text(encoding="utf-8"))
         if len(self.started) == self.kill_at:
             write_events(run, begun)
             raise Killed
         end = [{"event": "validation", "update": 4, "nll_nats": loss}, {"event": "finished", "update": 4}]
         diverged = [{"event": "non-finite", "update": 3, "reason": "the loss (inf)"}]
         write_events(run, [*begun, *(end if rate < 10 * best else diverged)])
-        self.started.append(job.name)
-        self.words.append(job.words)
-        return 0
-
-    def poll(self, running: int) -> int:
-        return 0
-
-    def stop(self, running: Sequence[int]) -> None:
-        pass
+        self.started.append(cell.name)
+        self.words.append(words)
+        return Ended()
 
 
 def compared(folder: Path, stub: Stub, tuning: Tuning = TUNING, stop_when: StopRule | None = None) -> ComparisonResult:
-    return run_tuned_comparison(
-        BASE,
-        GRID,
-        folder,
-        tuning,
-        processes=1,
-        engine=lambda at_once: stub,
-        evaluate=None,
-        title=None,
-        command="normscope compare",
-        stop_when=stop_when,
-        watch=lambda states: None,
-    )
+    with patch.object(pool, "process_of", stub):
+        return run_tuned_comparison(
+            BASE,
+            GRID,
+            folder,
+            tuning,
+            processes=1,
+            evaluate=None,
+            title=None,
+            command="normscope compare",
+            stop_when=stop_when,
+            watch=lambda states: None,
+        )
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_waiting() -> Iterator[None]:
     """Neither between looks nor for pictures that are there already."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "_POLL_SECONDS", 0.0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pool, "_POLL_SECONDS", 0.0)
         for picture in ("endings_svg", "chart_svg"):
-            patch.setattr(pictures, picture, drawn_once(getattr(pictures, picture)))
+            patched.setattr(pictures, picture, drawn_once(getattr(pictures, picture)))
         yield
 
 
@@ -191,7 +193,7 @@ def test_a_search_with_other_settings_is_refused_and_so_is_one_that_never_peaks(
     asked = TuningTask(base=BASE, arms=[OpenArm("post-ln", (5,), "adam")], tuning=TUNING, corpus=corpus_of(BASE, None))
     options = {"title": None, "command": "", "watch": print, "say": print}
     with pytest.raises(UserError, match="never reaches its peak"):
-        run_tuning(asked, tmp_path / "peak", processes=1, engine=lambda at_once: Stub(), **options)
+        run_tuning(asked, tmp_path / "peak", processes=1, **options)
 
 
 @pytest.mark.thorough
@@ -199,7 +201,8 @@ def test_a_warmup_is_searched_too(tmp_path: Path) -> None:
     stub, arm = Stub(), OpenArm("post-ln", (0, 2), "adam")
     asked = TuningTask(base=BASE, arms=[arm], tuning=TUNING, corpus=corpus_of(BASE, None))
     silent = {"title": None, "command": "", "watch": lambda states: None, "say": lambda line: None}
-    tuned, done = run_tuning(asked, tmp_path, processes=1, engine=lambda at_once: stub, **silent)
+    with patch.object(pool, "process_of", stub):
+        tuned, done = run_tuning(asked, tmp_path, processes=1, **silent)
     assert {cell.arm.warmup_updates for cell in tuned.trials[arm]} == {0, 2}
     (row,) = done.page.tuned
     assert (row.trials, row.peak_lr, row.warmup_updates) == (

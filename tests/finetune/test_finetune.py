@@ -230,7 +230,7 @@ class Pool:
     def __init__(self, accuracies: dict[tuple[int, float, int], float], failing: int | None = None) -> None:
         self.accuracies, self.failing, self.asked = accuracies, failing, list[list[str]]()
 
-    def __call__(self, cells: Sequence[TuningCell], *, engine: Any, watch: Any) -> list[CellState[TuningCell]]:
+    def __call__(self, cells: Sequence[TuningCell], *, at_once: int, watch: Any) -> list[CellState[TuningCell]]:
         self.asked.append([cell.name for cell in cells if not cell.outcome()])
         states = [CellState(cell) for cell in cells]
         for state in states:
@@ -300,7 +300,7 @@ def test_a_run_that_fails_ends_the_search_without_results(
 def test_real_runs_and_the_same_command_again(desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trained in this process, which spares a dozen seconds of imports; the command's own test has processes."""
 
-    def train(cells: Sequence[TuningCell], *, engine: Any, watch: Any) -> list[CellState[TuningCell]]:
+    def train(cells: Sequence[TuningCell], *, at_once: int, watch: Any) -> list[CellState[TuningCell]]:
         states = [CellState(cell) for cell in cells]
         for state in states:
             state.read_new_events()

@@ -102,10 +102,6 @@ READERS: dict[str, Reader] = {
     "journal": Reader(
         received.make_journal, {"*.jsonl": to.of_json_lines}, received.read_journal, guarded=True, share=2
     ),
-    "slurm": Reader(
-        received.make_slurm, {"slurm/*.json": to.of_json, "slurm/*.number": to.of_bytes}, received.read_slurm
-    ),
-    "engine": Reader(received.make_engine, {"*.toml": to.of_toml}, received.read_engine, share=2),
     "placements": Reader(
         received.make_placements,
         {"*.py": received.change_python, "own.toml": to.of_toml},

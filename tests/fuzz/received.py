@@ -1,4 +1,4 @@
-"""What came from elsewhere, or that a kill may have cut: comparisons, logs, searches, engines, placements, columns."""
+"""What came from elsewhere, or that a kill may have cut: comparisons, logs, searches, placements, columns."""
 
 import json
 import random
@@ -16,9 +16,6 @@ from normscope.compare.manifest import Manifest, _AboutCorpus, write_manifest
 from normscope.compare.reports import report
 from normscope.compare.watching import RunsWatch
 from normscope.data.sources import arrow_files, texts_in
-from normscope.engines.choosing import settings_of
-from normscope.engines.seam import Job, SlurmSettings
-from normscope.engines.slurm import JobArray, tasks_of
 from normscope.errors import UserError
 from normscope.history.explain import explain, page
 from normscope.limits.ours import sealed_lines
@@ -106,38 +103,6 @@ def read_journal(folder: Path, changed: Path) -> Any:
     if trials[3:] and trials[3][1].is_finished():
         return trials
     raise UserError("a journal that was cut goes on with the trials that it has")
-
-
-def make_slurm(folder: Path) -> None:
-    for name in ("a", "b"):
-        (folder / "runs" / name).mkdir(parents=True)
-    (folder / "logs").mkdir()
-    jobs = [
-        Job(name=name, words=["-m", "normscope"], directory=folder, folder=folder / "runs" / name, threads=1, log=log)
-        for name in ("a", "b")
-        for log in [folder / "logs" / f"{name}.txt"]
-    ]
-    array = JobArray.written(jobs, SlurmSettings(gpus=2))
-    array.note("123")
-    for file in array.script.parent.iterdir():
-        file.rename(file.with_stem("array-0"))  # the same one each time
-
-
-def read_slurm(folder: Path, changed: Path) -> Any:
-    (table,) = (folder / "slurm").glob("*.json")
-    job, devices = JobArray(table.with_suffix(".sh")).job(1)
-    here = Job(name="b", words=[], directory=folder, folder=folder, threads=1, log=folder / "logs" / "b.txt")
-    return job.name, list(job.words), devices, tasks_of(here)
-
-
-def make_engine(folder: Path) -> None:
-    text = '[engine]\nname = "slurm"\npartition = "gpu"\ngpus = 2\nseconds_to_save = 60\noptions = ["--exclusive"]\n'
-    (folder / "slurm.toml").write_text(text)
-    (folder / "ray.toml").write_text('[engine]\nname = "ray"\naddress = "auto"\ncpus = 2\nretries = 1\n')
-
-
-def read_engine(folder: Path, changed: Path) -> Any:
-    return settings_of(str(changed))
 
 
 def make_placements(folder: Path) -> None:

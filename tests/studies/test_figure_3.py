@@ -16,7 +16,6 @@ from torch import nn
 import in_process
 from normscope.cli import main as cli
 from normscope.compare import pool
-from normscope.engines.seam import Processes
 from normscope.errors import UserError
 from normscope.model import Layout
 from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
@@ -240,7 +239,7 @@ class TestStudy:
             lambda cell, stop_when=None: ["-c", "raise SystemExit('no room')", "train"],
         )
         with pytest.raises(UserError, match=r"seed-1: no room \(log: "):
-            measure(TINY, Pieces(tmp_path, engine=Processes))
+            measure(TINY, Pieces(tmp_path))
 
     @pytest.mark.thorough
     def test_without_a_warm_up_nothing_is_trained(self, folder, tmp_path):

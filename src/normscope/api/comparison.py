@@ -12,7 +12,6 @@ from ..compare.grid import Cell
 from ..compare.page import read
 from ..compare.reports import opened
 from ..compare.tune import run_tuned_comparison
-from ..engines.choosing import chosen
 from ..errors import UserError
 from ..placement import named
 from ..report.comparison.contents import ComparisonPage as Page
@@ -110,7 +109,6 @@ def compare(
     seeds: int = 1,
     evaluate: str | None = None,
     processes: int = 0,
-    engine: str | Path | None = None,
     stop_when: str | None = None,
     tune: str | None = None,
     trials: int | None = None,
@@ -132,11 +130,10 @@ def compare(
 
     out: folder for the runs and the report; in the folder of a former comparison, it grows. By default
     runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of each run. processes: number
-    of runs at a time; 0 for one on each core. engine: where the runs train: local, ray or slurm, or a TOML file with a
-    table [engine]. By default the configuration's [engine], or local. stop_when: with decided, end a run early once
-    its validation loss is not below the unigram baseline at 3 validations in a row, or at N with decided:N, after the
-    peak of its schedule. By default such a run goes on. title: title of the report. By default Comparison of norm
-    placements. watch: called twice a second with the state of every run.
+    of runs at a time; 0 for one on each core. stop_when: with decided, end a run early once its validation loss is
+    not below the unigram baseline at 3 validations in a row, or at N with decided:N, after the peak of its schedule. By
+    default such a run goes on. title: title of the report. By default Comparison of norm placements. watch: called
+    twice a second with the state of every run.
 
     tune: search first for the best peak_lr, the one setting that can be searched, of every placement, warm-up and
     optimiser, between the two ends of `peak_lr`; without these, a factor of 10 either side of the configuration's.
@@ -168,7 +165,6 @@ def compare(
         grid,
         folder,
         processes=processes,
-        engine=chosen(None if engine is None else str(engine), given.engine),
         evaluate=evaluate,
         title=title,
         command=f"normscope.compare(…, out={str(folder)!r})",
@@ -219,7 +215,7 @@ def _given(config: Configuration) -> GivenConfig:
         table, usual = as_table(config), flat(as_table(configuration(least, {})))
         places = {key for key, value in flat(table).items() if usual.get(key) != value}
     source = "configuration"
-    return GivenConfig(source=source, table=table, places=dict.fromkeys(places, f"the {source}"), engine={})
+    return GivenConfig(source=source, table=table, places=dict.fromkeys(places, f"the {source}"))
 
 
 def _refuse_unknown_to_other_processes(cells: Sequence[Cell]) -> None:

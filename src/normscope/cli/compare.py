@@ -14,7 +14,6 @@ from .options import described_by
 from .shared import (
     COMPARE,
     ConfigFile,
-    EngineName,
     Imports,
     SettingOptions,
     StopWhen,
@@ -57,7 +56,6 @@ def tune(
     settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
     processes: int,
-    engine: EngineName,
     stop_when: StopWhen,
     title: str | None = None,
     trials_together: _TrialsTogether,
@@ -85,7 +83,6 @@ def tune(
     from ..compare.compare import corpus_of
     from ..compare.search import OpenArm, asked_tuning
     from ..compare.tune import TuningTask, run_tuning
-    from ..engines.choosing import chosen
     from ..tasks.registry import config_of
     from ..train import StopRule
 
@@ -103,7 +100,6 @@ def tune(
             TuningTask(base=base, arms=[arm], tuning=tuning, corpus=corpus_of(base, None)),
             folder,
             processes=processes,
-            engine=chosen(engine, given.engine),
             title=title,
             command=shlex.join(["normscope", *sys.argv[1:]]),
             watch=display,
@@ -160,7 +156,6 @@ def compare(
     imports: Imports = [],  # noqa: B006
     evaluate: str | None,
     processes: int,
-    engine: EngineName,
     stop_when: StopWhen,
     dry_run: bool = False,
     title: str | None,
@@ -180,15 +175,11 @@ def compare(
       normscope compare my.toml --placements post-ln,pre-ln \\
           --warmup-updates 0,300 --seeds 3
 
-    dry_run: Write the configurations, and Slurm's script, and start nothing.
+    dry_run: Write the configurations, print the command that trains each run, and start nothing.
     """
     given = read_config(config, settings, imports, trust=trust or not dry_run)
     names = placement_names(placements) if placements else None
     refuse_few(trials)
-    from ..engines.choosing import chosen, settings_of
-
-    # An engine that is not there is refused before torch is imported, which takes seconds.
-    said, where = settings_of(engine, given.engine), None if dry_run else chosen(engine, given.engine)
     from ..compare.axes import AxisOptions, numbers, planned
     from ..tasks.registry import config_of
     from ..train import StopRule
@@ -206,12 +197,12 @@ def compare(
     grid, defaults, tuning = planned(base, given.places, asked, tune=tune, trials=trials, together=trials_together)
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    if where is None:
+    if dry_run:
         from ..compare.compare import prepare
 
-        tell(*prepare(base, grid, folder, said, StopRule.of(stop_when)))
+        tell(*prepare(base, grid, folder, StopRule.of(stop_when)))
         return
-    options = {"processes": processes, "engine": where, "evaluate": evaluate, "title": title, "notes": notes}
+    options = {"processes": processes, "evaluate": evaluate, "title": title, "notes": notes}
     _compare(base, grid, folder, tuning=tuning, stop_when=StopRule.of(stop_when), **options)
 
 
@@ -221,7 +212,6 @@ def demo(
     *,
     out: Path = Path("demo"),
     processes: int,
-    engine: EngineName,
     stop_when: StopWhen,
 ) -> None:
     """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
@@ -236,7 +226,6 @@ def demo(
     out: Folder for the runs and the report.
     """
     from ..compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
-    from ..engines.choosing import chosen
     from ..train import StopRule
 
     _compare(
@@ -244,7 +233,6 @@ def demo(
         DEMO_GRID,
         out,
         processes=processes,
-        engine=chosen(engine),
         evaluate=None,
         title=DEMO_TITLE,
         stop_when=StopRule.of(stop_when),

@@ -25,7 +25,7 @@ _PLAIN_EVERY_SECONDS = 30.0
 _LEAST_LETTERS, _MOST_LETTERS = 6, 16
 """Of a sparkline; where there is no room for the first, there is none."""
 _LOOKED_FOR = (
-    "halted", "running", "translating", "failed", "non-finite", "decided", "stopped", "queued",
+    "halted", "running", "translating", "failed", "non-finite", "decided", "stopped",
     "waiting for another process", "waiting", "finished",
 )  # fmt: skip
 """States of runs, those first that a reader looks for where not all rows fit."""

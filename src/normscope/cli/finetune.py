@@ -8,7 +8,7 @@ import typer
 from .console import stderr, tell
 from .display import GridDisplay
 from .options import described_by
-from .shared import COMPARE, EngineName, Imports, Trust, listed, open_trained, resumable
+from .shared import COMPARE, Imports, Trust, listed, open_trained, resumable
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
@@ -37,7 +37,6 @@ def finetune(
     out: Path | None = None,
     settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
     processes: int,
-    engine: EngineName,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -63,7 +62,6 @@ def finetune(
     Change one setting of every run, such as model.dropout=0.2.
     """
     open_trained(run, imports, trust)
-    from ..engines.choosing import chosen
     from ..finetune.cells import SearchSpace
     from ..finetune.finetune import pair_task
 
@@ -78,7 +76,7 @@ def finetune(
     )
     folder = out or run.resolve().with_name(f"{run.resolve().name}-finetune-{pairs.name}")
     options = {"which": which, "sequence_length": sequence_length, "settings": settings, "processes": processes}
-    _search(run, pairs, folder, space, engine=chosen(engine), **options)
+    _search(run, pairs, folder, space, **options)
 
 
 def _search(run: Path, pairs: "PairTask", folder: Path, space: "SearchSpace", **options: Any) -> None:

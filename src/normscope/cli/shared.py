@@ -109,7 +109,6 @@ def placement_names(given: Iterable[str]) -> list[str]:
 SettingOptions = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
 ]
-EngineName = Annotated[str | None, typer.Option(metavar="NAME|FILE.toml")]
 StopWhen = Annotated[str | None, typer.Option(metavar="decided[:N]")]
 Imports = Annotated[
     list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")

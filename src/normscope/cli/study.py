@@ -11,7 +11,7 @@ import typer
 
 from .console import StageDisplay, note, stderr, tell
 from .options import described_by
-from .shared import COMPARE, EngineName, Imports, WholeLines, resumable, run_imports
+from .shared import Imports, WholeLines, resumable, run_imports
 
 study_app = typer.Typer(
     cls=WholeLines,
@@ -30,7 +30,7 @@ def _study() -> None:
 def _verb(name: str, study: Any) -> Callable[..., None]:
     """The verb of one study; its type is not known here, since the tool imports no package of studies."""
 
-    @described_by(COMPARE)
+    @described_by()
     @resumable()
     def verb(
         *,
@@ -38,7 +38,6 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
         out: Path | None = None,
         processes: int = 0,
-        engine: EngineName = None,
         imports: Imports = [],  # noqa: B006
     ) -> None:
         """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper. settings: Change one
@@ -46,17 +45,14 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         """
         import torch
 
-        from ..engines.choosing import chosen
-
         run_imports(imports)
-        where = chosen(engine)
         torch.set_num_threads(1)  # the same bits on every number of cores
         with StageDisplay(stderr()) as display:
             lines = study.run(
                 scale=scale,
                 settings=settings,
                 out=out or Path("runs") / name,
-                engine=lambda room: where(processes or room),
+                processes=processes,
                 watch=display,
                 say=note,
                 command=shlex.join(["normscope", *sys.argv[1:]]),

@@ -10,9 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NotRequired, TypedDict, Unpack
 
-from ..engines.choosing import local
-from ..engines.seam import AnyEngine, MakeEngine, RaySettings, SlurmSettings
-from ..engines.slurm import JobArray
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
 from ..processes.surroundings import Held, hold
@@ -25,7 +22,7 @@ from ..train import StopRule
 from .grid import Cell, Grid, write_configs
 from .manifest import about, costs_of, former_manifest, named_cells, refuse_unlike, write_manifest
 from .page import compare, refuse_other_report
-from .pool import Commands, announced, at_once, job_of, run_cells, train_command, updates_of
+from .pool import Commands, announced, at_once, run_cells, train_command, updates_of
 from .state import CellState
 
 
@@ -70,8 +67,6 @@ class GridOptions(TypedDict):
 
     processes: int
     """Runs at a time, 0 for cores / threads of a run."""
-    engine: NotRequired[MakeEngine]
-    """Where they run; here by default."""
     command: str
     watch: WatchCells
     stop_when: NotRequired[StopRule | None]
@@ -108,7 +103,6 @@ def compare_cells(
     corpus: AnyCorpus,
     *,
     processes: int,
-    engine: MakeEngine = local,
     evaluate: str | None,
     title: str | None,
     command: str,
@@ -122,9 +116,9 @@ def compare_cells(
     manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
     refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
     refuse_other_report(folder)
-    chosen = engine(at_once(processes, cells[0].config))
+    together = at_once(processes, cells[0].config)
     costs = costs_of(cells, corpus, manifest.costs)
-    announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once, stop_when=stop_when)
+    announcement = announced(cells, corpus, updates=updates, at_once=together, stop_when=stop_when)
     manifest = replace(manifest.grown(title, command, cells), costs=costs)
     with disk_errors(f"writing into {folder}"):
         write_configs(cells)
@@ -132,7 +126,7 @@ def compare_cells(
     told = task_from_scratch(cells[0].config, "nothing to compare").notes(corpus)
     for line in (*notes, *(f"note: {one}" for one in told), announcement):
         say(line)
-    states, stopped = train_all(cells, chosen, updates, _translations(evaluate), watch, stop_when)
+    states, stopped = train_all(cells, together, updates, _translations(evaluate), watch, stop_when)
     failed = {state.cell.name: state.message for state in states if state.status == "failed"}
     manifest = replace(manifest, failed={**manifest.failed, **failed})
     write_manifest(folder, manifest)
@@ -145,7 +139,7 @@ def compare_cells(
 
 def train_all(
     cells: list[Cell],
-    engine: AnyEngine,
+    at_once: int,
     updates: int,
     translations: Commands[Cell] | None,
     watch: WatchCells,
@@ -161,7 +155,7 @@ def train_all(
     try:
         return run_cells(
             cells,
-            engine=engine,
+            at_once=at_once,
             evaluate=translations,
             updates_of=lambda cell: updates,
             stop_when=stop_when,
@@ -206,17 +200,10 @@ def refuse_processes(processes: int) -> None:
         raise UserError(f"{option('processes')} must be 0 or more, got {processes}")
 
 
-def prepare(
-    base: RunConfig,
-    grid: Grid,
-    folder: Path,
-    settings: RaySettings | SlurmSettings | None,
-    stop_when: StopRule | None = None,
-) -> list[str]:
-    """Write the configurations of the runs, and for Slurm the array of those that are not over.
+def prepare(base: RunConfig, grid: Grid, folder: Path, stop_when: StopRule | None = None) -> list[str]:
+    """Write the configurations of the runs; the command that trains each one that is not over, a line each.
 
-    Returns commands, a line each: of every run, or the one that submits the array. Raises UserError where another
-    process is at work in the folder, or a run's folder holds something else.
+    Raises UserError where another process is at work in the folder, or a run's folder holds something else.
     """
     cells = grid.cells(base, folder)
     with alone(folder, "comparison"), disk_errors(f"writing into {folder}"):
@@ -225,7 +212,5 @@ def prepare(
         for state in states:
             state.read_new_events()
             state.reopen(stop_when)
-        jobs = [job_of(state.cell, train_command(state.cell, stop_when)) for state in states if not state.over]
-        if isinstance(settings, SlurmSettings) and jobs:
-            return [shlex.join(["sbatch", str(JobArray.written(jobs, settings).script)])]
-        return [shlex.join(["normscope", *job.words[2:]]) for job in jobs]
+        commands = [train_command(state.cell, stop_when) for state in states if not state.over]
+        return [shlex.join(["normscope", *words[2:]]) for words in commands]

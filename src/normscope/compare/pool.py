@@ -1,20 +1,20 @@
-"""Train many runs by an engine, tell what each is doing, and estimate beforehand how long all take."""
+"""Train many runs as processes of this machine, tell what each is doing, and estimate beforehand how long all take."""
 
 import itertools
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 
-from ..engines.seam import AnyEngine, Job
 from ..errors import UserError, option
 from ..optim import parse_duration
-from ..processes.surroundings import halted, is_held
+from ..processes.surroundings import halted, interpreter, is_held, with_lifeline
 from ..report.words import counted, duration
 from ..signals import Interrupted, StopRequest
 from ..tasks.protocol import AnyCorpus
@@ -28,9 +28,6 @@ from .state import CellState, PoolCell
 
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS = 0.5
-_SAVED = "after every run under way has saved"
-_OUTLIVED = "while its jobs stay in their queue; the same command watches them again"
-
 _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
@@ -46,8 +43,8 @@ class _Work(Generic[_Cell]):
     commands: list[list[str]]
     words: list[str] = field(default_factory=list)
     """Of the command that runs."""
-    running: Any = None
-    """What the engine knows it by; None where it could not be started."""
+    process: subprocess.Popen[bytes] | None = None
+    """None where it could not be started."""
 
     @property
     def trains(self) -> bool:
@@ -61,17 +58,23 @@ def train_command(cell: PoolCell, stop_when: StopRule | None = None) -> list[str
     return ["-m", "normscope", "train", str(cell.config_file), "--run", str(cell.folder.path), *early]
 
 
-def job_of(cell: PoolCell, words: Sequence[str]) -> Job:
-    """A command that works on a cell's run, as an engine takes it."""
-    threads = cell.config.train.threads
-    return Job(
-        name=cell.name,
-        words=words,
-        directory=Path.cwd(),
-        folder=cell.folder.path.resolve(),
-        log=cell.log_file.resolve(),
-        threads=available_cores() if threads == "auto" else threads,
-    )
+def process_of(cell: PoolCell, words: Sequence[str]) -> subprocess.Popen[bytes]:
+    """A process that works on a cell's run, in the threads of the run. Raises OSError where it cannot be started.
+
+    words: what follows the Python interpreter; what they say is added to the cell's log. Should this process be
+    killed, that one saves and ends.
+    """
+    threads = str(available_cores() if cell.config.train.threads == "auto" else cell.config.train.threads)
+    with cell.log_file.open("ab") as log:
+        # A session of its own, so that Ctrl-C reaches the runs through us alone and each can save.
+        return subprocess.Popen(
+            [*interpreter(), *words],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=with_lifeline(os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)),
+            start_new_session=True,
+        )
 
 
 def at_once(processes: int, config: RunConfig) -> int:
@@ -95,18 +98,18 @@ def stated_epochs(cell: PoolCell) -> float | None:
 def run_cells(
     cells: Iterable[_Cell],
     *,
-    engine: AnyEngine,
+    at_once: int,
     evaluate: Commands[_Cell] | None = None,
     updates_of: Callable[[_Cell], int | None] = stated_updates,
     stop_when: StopRule | None = None,
     watch: Callable[[list[CellState[_Cell]]], None],
 ) -> list[CellState[_Cell]]:
-    """Train every cell that is not over. A cell that another process trains is waited for.
+    """Train every cell that is not over, `at_once` at a time. A cell that another process trains is waited for.
 
     evaluate: commands to run after a cell's training, as words after the Python interpreter. updates_of: the updates
     of a cell's whole run. stop_when: ends runs early; without it, one that was ended so goes on. watch: called twice a
     second with the states of all cells. Raises Interrupted after a signal that asks for an end, when every run under
-    way has saved. Should this process be killed, the runs of a local engine save and end too.
+    way has saved. Should this process be killed, its runs save and end too.
     """
     states = [CellState(cell, updates_of(cell), epochs=stated_epochs(cell)) for cell in cells]
     for state in states:
@@ -118,11 +121,10 @@ def run_cells(
     try:
         with StopRequest() as stop, _unless_asked_to(stop):
             while (waiting or running) and stop.signal_number is None:
-                room = len(waiting) if engine.at_once is None else engine.at_once - len(running)
-                for work in _free(waiting, room):
+                for work in _free(waiting, at_once - len(running)):
                     waiting.remove(work)
                     running.append(work)
-                    _start(work, engine)
+                    _start(work)
                 if time.monotonic() - watched >= _WATCH_SECONDS:
                     for state in (work.state for work in running):
                         if state.status in ("running", "halted"):
@@ -130,13 +132,13 @@ def run_cells(
                     watch(states)
                     watched = time.monotonic()
                 time.sleep(_POLL_SECONDS)
-                running = [work for work in running if _advance(work, engine)]
+                running = [work for work in running if _advance(work)]
         if stop.signal_number is not None:
-            _stop(running, engine)
+            _stop(running)
             watch(states)
-            raise Interrupted(stop.signal_number, _OUTLIVED if engine.outlived else _SAVED)
+            raise Interrupted(stop.signal_number, "after every run under way has saved")
     finally:
-        _stop(running, engine)
+        _stop(running)
     watch(states)
     return states
 
@@ -171,28 +173,26 @@ def _free(waiting: Iterable[_Work[_Cell]], count: int) -> list[_Work[_Cell]]:
     return list(itertools.islice(filter(free, waiting), count))
 
 
-def _start(work: _Work[_Cell], engine: AnyEngine) -> None:
+def _start(work: _Work[_Cell]) -> None:
     """Start the next command of a cell."""
     work.words = work.commands.pop(0)
-    begun = "running" if engine.at_once is not None else "queued"
-    work.state.status = begun if work.trains else "translating"
-    job = job_of(work.state.cell, work.words)
+    work.state.status = "running" if work.trains else "translating"
     try:
-        work.running = engine.start(job)
+        work.process = process_of(work.state.cell, work.words)
     except OSError as error:
-        work.running = None
+        work.process = None
         _fail(work, f"its process could not be started: {error.strerror or error}")
 
 
-def _advance(work: _Work[_Cell], engine: AnyEngine) -> bool:
+def _advance(work: _Work[_Cell]) -> bool:
     """Look at a cell's command and start its next one; False when all are over."""
-    if work.running is None:
+    if work.process is None:
         return False
     work.state.read_new_events()
-    code = engine.poll(work.running)
+    code = work.process.poll()
     if code is None:
         return True
-    work.running = None
+    work.process = None
     work.state.read_new_events()
     if work.state.status in _WITHOUT_RESULT:
         return False
@@ -204,7 +204,7 @@ def _advance(work: _Work[_Cell], engine: AnyEngine) -> bool:
     if work.state.status == "failed" or not work.commands:
         work.state.status = "failed" if work.state.status == "failed" else "finished"
         return False
-    _start(work, engine)
+    _start(work)
     return True
 
 
@@ -216,11 +216,17 @@ def _fail(work: _Work[_Cell], why: str) -> None:
         work.state.status, work.state.message = "finished", f"trained, but {' '.join(work.words[2:])} failed: {why}"
 
 
-def _stop(running: list[_Work[_Cell]], engine: AnyEngine) -> None:
+def _stop(running: list[_Work[_Cell]]) -> None:
     """Ask every run to save and end, and wait for it."""
-    engine.stop([work.running for work in running if work.running is not None])
+    processes = [work.process for work in running if work.process is not None]
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+            process.send_signal(signal.SIGCONT)  # one that was halted saves too
+    for process in processes:
+        process.wait()
     for work in running:
-        if not work.state.over and not engine.outlived:
+        if not work.state.over:
             work.state.status = "stopped"
         work.state.read_new_events()
     running.clear()
@@ -241,13 +247,12 @@ def updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
 
 
 def announced(
-    cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int | None, stop_when: StopRule | None = None
+    cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int, stop_when: StopRule | None = None
 ) -> str:
     """A line that says how many runs there are, how long each is, and about how long all of them take.
 
-    at_once: how many run at a time; None where that is not known. stop_when: ends runs early.
-
-    Raises UserError where a run has been trained for longer than that.
+    at_once: how many run at a time. stop_when: ends runs early. Raises UserError where a run has been trained for
+    longer than that.
     """
     states = [CellState(cell, updates) for cell in cells]
     for state in states:
@@ -265,8 +270,6 @@ def announced(
         runs += f", {finished} of them finished"
     if not left:
         return runs
-    if at_once is None:
-        return f"{runs}, as many at a time as there is room for"
     said = f"{runs}; {at_once} at a time"
     config = cells[0].config
     if config.train.device != "cpu":

@@ -117,7 +117,7 @@ class CellState(Generic[_Cell]):
     updates: int | None = None
     """How many the whole run has, where its configuration says so."""
     status: str = "waiting"
-    """waiting, waiting for another process, queued, running, halted, translating, stopped, finished, decided (stopped
+    """waiting, waiting for another process, running, halted, translating, stopped, finished, decided (stopped
     early), non-finite or failed."""
     update: int = 0
     nll_nats: float | None = None
@@ -204,8 +204,6 @@ class CellState(Generic[_Cell]):
                     self._offset = 0
                     break
                 self._offset += len(line)
-        if self.status == "queued" and self.update != before:
-            self.status = "running"
         if self.status == "running" and self.update != before:
             self._look()
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Literal, Unpack
 
 from ..adapters.optuna import Search
-from ..engines.choosing import local
-from ..engines.seam import MakeEngine
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
 from ..limits.ours import nothing_of_ours, refuse_foreign
@@ -82,7 +80,6 @@ def tune(
     folder: Path,
     *,
     processes: int,
-    engine: MakeEngine = local,
     title: str | None,
     command: str,
     watch: WatchCells,
@@ -112,10 +109,10 @@ def tune(
             found.manifest = found.manifest.grown(title, command, cells)
             write_configs(cells)
             write_manifest(folder, found.manifest)
-            chosen = engine(at_once(processes, cells[0].config))
+            side_by_side = at_once(processes, cells[0].config)
             if not numbers.start:
-                say(_announced(asked, cells[0], updates, chosen.at_once))
-            states, found.stopped = train_all(cells, chosen, updates, None, watch, stop_when)
+                say(_announced(asked, cells[0], updates, side_by_side))
+            states, found.stopped = train_all(cells, side_by_side, updates, None, watch, stop_when)
             _take(found, states, folder)
             if not found.whole:
                 break
@@ -194,14 +191,14 @@ def _refuse_never_peaking(arms: Sequence[OpenArm], updates: int) -> None:
         )
 
 
-def _announced(asked: TuningTask, cell: Cell, updates: int, at_once: int | None) -> str:
+def _announced(asked: TuningTask, cell: Cell, updates: int, at_once: int) -> str:
     """A line that says how many trials there are, over which rates, and about how long all of them take."""
     tuning, trials = asked.tuning, len(asked.arms) * asked.tuning.trials
     said = (
         f"tuning {counted(len(asked.arms), 'arm')} by {tuning.trials} trials each of {counted(updates, 'update')}, "
         f"peak rates from {learning_rate(tuning.low)} to {learning_rate(tuning.high)}"
     )
-    if at_once is None or cell.config.train.device != "cpu":
+    if cell.config.train.device != "cpu":
         return said
     # After its first trials an arm has so many at a time.
     side_by_side = min(at_once, len(asked.arms) * tuning.together)

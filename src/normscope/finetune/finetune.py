@@ -14,8 +14,6 @@ from ..compare.page import RESULTS
 from ..compare.pool import at_once, run_cells
 from ..compare.state import CellState
 from ..data.labelled import COLUMNS, LabelledCorpus, PairDataConfig, open_labelled
-from ..engines.choosing import local
-from ..engines.seam import MakeEngine
 from ..errors import UserError
 from ..files import clear_unfinished, disk_errors, remove_folder, sync, write_over
 from ..limits.ours import refuse_other
@@ -201,19 +199,18 @@ def finetune(
     sequence_length: int | None = None,
     settings: Iterable[str] = (),
     processes: int = 0,
-    engine: MakeEngine = local,
     watch: _WatchSearch = lambda states: None,
 ) -> _FineTuning:
     """Search from the checkpoint `which` of the masked-lm run `run`, in `folder`; or go on with what is there.
 
-    engine: where they run. Finished runs are left as they are. Of these only the best setting's keep their
+    Finished runs are left as they are. Of these only the best setting's keep their
     checkpoints. Raises UserError before anything runs where run, files, settings or folder do not fit; RunsFailed;
     Interrupted after every run under way has saved.
     """
     start = open_start(run, which)
     base = base_config(start, task, sequence_length=sequence_length, settings=settings)
     corpus = open_labelled(base.data, start.tokeniser)
-    return search(base, corpus, folder, name=task.name, space=space, processes=processes, engine=engine, watch=watch)
+    return search(base, corpus, folder, name=task.name, space=space, processes=processes, watch=watch)
 
 
 def search(
@@ -224,7 +221,6 @@ def search(
     name: str,
     space: SearchSpace,
     processes: int = 0,
-    engine: MakeEngine = local,
     watch: _WatchSearch = lambda states: None,
 ) -> _FineTuning:
     """As `finetune`, from a configuration. corpus: what `base.data` names."""
@@ -237,14 +233,14 @@ def search(
     searched = tuning_cells(base, space.settings(), [1], folder, **counts)
     with alone(folder, "search"):
         if len(searched) > 1:
-            _train(searched, engine, processes, watch)
+            _train(searched, processes, watch)
             chosen = best_setting(searched)
         else:
             # Nothing to choose: all seeds side by side.
             chosen = searched[0].setting
         first = [cell for cell in searched if cell.setting == chosen]
         others = tuning_cells(base, [chosen], range(2, space.seeds + 1), folder, **counts)
-        _train([*first, *others], engine, processes, watch)
+        _train([*first, *others], processes, watch)
         found = _FineTuning(
             task=name,
             base=first[0].config,
@@ -259,7 +255,7 @@ def search(
     return found
 
 
-def _train(cells: Sequence[TuningCell], engine: MakeEngine, processes: int, watch: _WatchSearch) -> None:
+def _train(cells: Sequence[TuningCell], processes: int, watch: _WatchSearch) -> None:
     """Raises RunsFailed where a run ended neither finished nor non-finite."""
     with disk_errors("writing the configurations of the runs"):
         write_configs(cells)
@@ -269,7 +265,7 @@ def _train(cells: Sequence[TuningCell], engine: MakeEngine, processes: int, watc
         tidy(states)
         watch(states)
 
-    states = run_cells(cells, engine=engine(at_once(processes, cells[0].config)), watch=look)
+    states = run_cells(cells, at_once=at_once(processes, cells[0].config), watch=look)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise RunsFailed("\n".join(failed))

@@ -165,8 +165,6 @@ class GivenConfig:
     table: Mapping[str, Any]
     places: Mapping[str, str]
     """What sets each dotted key that is not left to its default."""
-    engine: Mapping[str, Any]
-    """Its [engine]: where several runs train, and nothing of what they are."""
 
 
 def given_config(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()) -> GivenConfig:
@@ -179,9 +177,6 @@ def given_config(path: Path | None, overrides: Iterable[str] = (), imports: Iter
     if factory is not None:
         import_file(factory[0])
     table = read_toml(path) if factory is None else {"task": "own", "model": {"factory": source}}
-    engine = table.pop("engine", {})
-    if not isinstance(engine, dict):
-        raise UserError(f'{path}: engine is a table, such as [engine] with a line name = "ray"; got {engine!r}')
     places = dict.fromkeys(flat(table), str(path))
     for key, value in read_overrides(overrides).items():
         put(table, key, value)
@@ -193,7 +188,7 @@ def given_config(path: Path | None, overrides: Iterable[str] = (), imports: Iter
         again = {file.path for file in given}
         kept = [str(file) for file in named_files(table, source=source) if file.path not in again]
         table["imports"] = [*kept, *map(str, imports)]
-    return GivenConfig(source=source, table=table, places=places, engine=engine)
+    return GivenConfig(source=source, table=table, places=places)
 
 
 def _resolved(path: Path) -> Path:

@@ -281,7 +281,7 @@ def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[_LadderRun]
 
 
 def train_all(cells: Sequence[PoolCell], stage: str, pieces: Pieces) -> None:
-    """The same of any cells; unless the user says another number, on CPUs one run a core, and one on a device."""
+    """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one on a device."""
     total = sum(int(cell.config.train.duration) for cell in cells)
 
     def watch(states: Iterable[CellState[Any]]) -> None:
@@ -291,8 +291,8 @@ def train_all(cells: Sequence[PoolCell], stage: str, pieces: Pieces) -> None:
 
     write_configs(cells)
     # Of runs that are over, the device need not be there.
-    processes = available_cores() if cells[0].config.train.device == "cpu" else 1
-    states = run_cells(list(cells), engine=pieces.engine(processes), watch=watch)
+    room = available_cores() if cells[0].config.train.device == "cpu" else 1
+    states = run_cells(list(cells), at_once=pieces.processes or room, watch=watch)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise UserError("\n".join(failed))

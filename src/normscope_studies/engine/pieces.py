@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from normscope import __version__
-from normscope.engines.choosing import local
-from normscope.engines.seam import MakeEngine
 from normscope.files import disk_errors, make_folders, write_atomically
 from normscope.limits.ours import SealedJson
 from normscope.provenance import source_of
@@ -53,8 +51,8 @@ class Pieces:
     folder: Path
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None
     say: Callable[[str], None] = lambda line: None
-    engine: MakeEngine = local
-    """Where its trainings run."""
+    processes: int = 0
+    """Trainings at a time; 0 for one a core, or one on a device."""
     made: list[str] = field(default_factory=list)
     """Names of those that were made by this call."""
 

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from normscope.compare.page import refuse_other_report
-from normscope.engines.seam import MakeEngine
 from normscope.errors import UserError
 from normscope.evidence.judging import tally
 from normscope.files import disk_errors, make_folders, write_over
@@ -91,19 +90,19 @@ class Study:
         scale: str,
         settings: Sequence[str],
         out: Path,
-        engine: MakeEngine,
+        processes: int,
         watch: Callable[[str, int, int], None],
         say: Callable[[str], None],
         command: str,
     ) -> list[str]:
         """Measure what `out` lacks, write the page and the data, and return what the terminal shows of them.
 
-        settings: KEY=VALUE changes of the scale. Raises UserError.
+        settings: KEY=VALUE changes of the scale. processes: as of `Pieces`. Raises UserError.
         """
         if scale not in self.scales:
             raise UserError(f"--scale must be one of {', '.join(self.scales)}, got {scale!r}")
         config = configured(self.scales[scale].config, settings)
-        pieces = Pieces(out, watch=watch, say=say, engine=engine)
+        pieces = Pieces(out, watch=watch, say=say, processes=processes)
         found, page = run_study(self, config, pieces, command=command, scale=scale)
         return [*_lines(self.about.title, found, self.caution(scale)), f"page: {page}"]
 
