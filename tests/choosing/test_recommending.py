@@ -64,3 +64,38 @@ def test_near_what_was_measured_ours_counts() -> None:
     assert placement.says == lower.of("supported")[0].placement
     assert placement.sure.startswith("Measured near this size")
     assert warmup.says in ("none needed", "yes, as long as in that result") or "recipe" in warmup.says
+
+
+@pytest.mark.parametrize(
+    ("case", "recipe", "off"),
+    [
+        (replace(GPT, blocks=24), "GPT-2 medium", ""),
+        (replace(GPT, blocks=48), "SmolLM 360M", ", above this range"),
+        (replace(GPT, blocks=20, width=1024, model="encoder-decoder"), "T5 1.1 large", ", below this range"),
+        (ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam"), "Transformer, IWSLT14", ""),
+    ],
+    ids=lambda value: str(value),
+)
+def test_the_nearest_recipe_is_of_such_a_model_and_says_where_its_rate_lies(
+    case: ModelToTrain, recipe: str, off: str
+) -> None:
+    placement, rate, _ = recommended(choose(case))
+    (named,) = (one for one in recipes() if one.name == recipe)
+    assert named.model == case.model
+    assert f"has {learning_rate(named.peak_lr)} with {named.placement}{off} ({named.citation})" in rate.sure
+    low, high = (float(number) for number in re.findall(r"between (\S+) and (\S+)", rate.says)[0])
+    assert (named.peak_lr < low, named.peak_lr > high) == ("below" in off, "above" in off)
+    read = [one for one in recipes() if one.model == case.model and one.optimizer in ("adam", "adamw")]
+    having = sum(one.placement == "pre-ln" for one in read)
+    assert (
+        f"It is in {having} of {len(read)} published recipes for such models. The nearest of these in size: "
+        in placement.sure
+    )
+    assert placement.sure.partition("in size: ")[2].partition(".")[0] in " ".join(one.citation for one in read)
+
+
+def test_what_few_published_rates_stand_behind_says_so() -> None:
+    muon, adam = (recommended(choose(replace(GPT, optimizer=name)))[1] for name in ("muon", "adamw"))
+    count = sum(one.optimizer == "muon" for one in recipes())
+    assert f"published rates ({count} under this optimiser)" in muon.sure
+    assert "under this optimiser" not in adam.sure

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from ..placement import named, registered
-from ..report.words import interval, learning_rate, surer_rate
+from ..report.words import counted, interval, learning_rate, surer_rate
 from ..settings.tables import check_choice, spelled
 from .case import Distance, ModelToTrain, Theory, counts_for, distance, theory
 from .evidence import (
@@ -28,7 +28,7 @@ from .evidence import (
     published,
     stored,
 )
-from .rates import RateFacts, TypicalRate, recipes, typical_rate
+from .rates import RateFacts, TypicalRate, nearest, recipes, typical_rate
 
 GROUPS = get_args(Support)
 SizeClass = Literal["near", "small-scale", "other size"]
@@ -234,7 +234,7 @@ class _Recommendation:
 def recommended(choice: EvidenceForModel) -> list[_Recommendation]:
     """Placement, peak rate, warm-up."""
     placement, line = _placement(choice)
-    found = typical_rate(RateFacts.of_case(choice.case, placement))
+    found = typical_rate(RateFacts.of_case(choice.case, placement), choice.case.model)
     return [line, _rate(found, choice.case.optimizer), _warmup(choice, placement, found)]
 
 
@@ -259,72 +259,54 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
     if near:
         name, found = near[0].placement, _near(choice, near[0])[0]
         said = (
-            f"Measured near this size: it ends {interval(found.mean, found.half_width)} nats from {BASELINE}, "
-            f"{found.seeds} seeds (results/{found.setting}), the lowest of many that are each judged by itself."
+            f"Measured near this size: it ends {_below(found)} {BASELINE}, {found.seeds} seeds "
+            f"(results/{found.setting}), the lowest of many that are each judged by itself."
         )
         tried = f"`normscope compare` of {name} and {BASELINE} on your text, with three seeds"
     else:
-        name, own = BASELINE, supported[:1]
-        read = [
-            one
-            for one in recipes()
-            if (one.model, one.placement) == (choice.case.model, BASELINE)
-            and counts_for(choice.case.optimizer, one.optimizer)
-        ]
-        others = f" It is what others train such models with ({read[0].citation})." if read else ""
-        smaller = (
-            f" In far smaller trainings {own[0].placement} ends lowest, "
-            f"{interval(own[0].findings[0].mean, own[0].findings[0].half_width)} nats from it "
-            f"(results/{own[0].findings[0].setting}): a reason to try it."
-            if own
-            else ""
-        )
-        said = f"Not sure: nothing of ours compares placements near this size.{others}{smaller}"
+        name, own, case = BASELINE, supported[:1], choice.case
+        said = "Not sure: nothing of ours compares placements near this size."
+        read = [one for one in recipes() if one.model == case.model and counts_for(case.optimizer, one.optimizer)]
+        having = [one for one in read if one.placement == BASELINE]
+        if near_recipe := nearest(RateFacts.of_case(case, BASELINE), having):
+            several = f"{len(having)} of {counted(len(read), 'published recipe')} for such models"
+            said += f" It is in {several}. The nearest of these in size: {near_recipe.citation}."
+        for other in own:
+            found = other.findings[0]
+            setting = choice.settings[found.setting]
+            said += (
+                f" In trainings of {setting.blocks[0]} blocks of width {setting.width[0]} (results/{found.setting}) "
+                f"{other.placement} ends lowest, {_below(found)} it: a reason to try it, and none to take it."
+            )
         tried = f"`normscope compare` of {BASELINE} and {own[0].placement if own else 'another'} on your text"
     return name, _Recommendation(what="Placement", says=name, sure=said, surer=tried)
 
 
+def _below(found: EvidenceRow) -> str:
+    return f"{interval(-found.mean, found.half_width)} nats below"
+
+
 def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
+    says, sure = "not known under this optimiser", "Nothing near this width was trained with it, as far as we know."
+    if found is not None:
+        rate, low, high = (learning_rate(one, 2) for one in (found.rate, found.low, found.high))
+        says, sure = f"{rate}, between {low} and {high}", found.stands_on
     surer = surer_rate(None if found is None else found.rate, compared="FILE.py:FUNCTION", optimizer=optimizer)
-    if found is None:
-        return _Recommendation(
-            what="Peak rate",
-            says="not known under this optimiser",
-            sure="Nothing near this width was trained with it, as far as we know.",
-            surer=surer,
-        )
-    return _Recommendation(
-        what="Peak rate",
-        says=f"{learning_rate(found.rate, 2)}, between {learning_rate(found.low, 2)} and "
-        f"{learning_rate(found.high, 2)}",
-        sure=found.stands_on,
-        surer=surer,
-    )
+    return _Recommendation(what="Peak rate", says=says, sure=sure, surer=surer)
 
 
 def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | None) -> _Recommendation:
     (asked,) = (one for one in choice.answers if one.question.name == "no-warmup")
-    near = [
-        finding
-        for claim in asked.claims
-        if claim.placement == placement and claim.group in ("supported", "contradicted")
-        for finding in _near(choice, claim)
-    ]
-    surer = "`normscope compare --warmup-updates 0,N` at your rate"
-    if near:
+    says = (typical.warmup if typical is not None else "") or "not known"
+    sure = f"Nothing of ours near this size decides whether {placement} needs one, or how short a one suffices."
+    own = [one for one in asked.claims if one.placement == placement and one.group in ("supported", "contradicted")]
+    if near := [finding for claim in own for finding in _near(choice, claim)]:
         found = near[0]
-        without = found.answer == "supported"
-        return _Recommendation(
-            what="Warm-up",
-            says="none needed" if without else "yes, as long as in that result",
-            sure=f"Measured: near this size the loss without it less that with it is "
-            f"{interval(found.mean, found.half_width)} (results/{found.setting}).",
-            surer=surer,
+        says = "none needed" if found.answer == "supported" else "yes, as long as in that result"
+        sure = (
+            f"Measured: near this size the loss without it less that with it is "
+            f"{interval(found.mean, found.half_width)} (results/{found.setting})."
         )
-    said = typical.warmup if typical is not None else ""
     return _Recommendation(
-        what="Warm-up",
-        says=said or "not known",
-        sure=f"Nothing of ours near this size decides whether {placement} needs one, or how short a one suffices.",
-        surer=surer,
+        what="Warm-up", says=says, sure=sure, surer="`normscope compare --warmup-updates 0,N` at your rate"
     )

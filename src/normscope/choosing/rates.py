@@ -226,8 +226,10 @@ class TypicalRate:
     """Of others, under this optimiser or one that counts for it, within a factor of `NEAR` in width ..."""
     trainings: int
     """... and ladders of trainings of ours."""
+    under_optimizer: int
+    """Recipes of any width under it."""
     nearest: _RateRecipe | None
-    """In width and depth, among all recipes of the optimiser."""
+    """In width and depth among these, of the same kind of model where one is known."""
     warmups: Sequence[float]
     """Shares of a training's updates, rising: of recipes of any width whose sums are normed, or are not, as here."""
 
@@ -236,12 +238,16 @@ class TypicalRate:
         """What the rate comes from, and how often such a range is right."""
         ladders = f"{counted(self.trainings, 'ladder')} of small trainings of ours"
         told = [counted(self.recipes, "published recipe")] * bool(self.recipes) + [ladders] * bool(self.trainings)
-        near = self.nearest
-        beside = "" if near is None else f"; the nearest recipe has {learning_rate(near.peak_lr)} ({near.citation})"
-        held, of = HELD
+        near, (held, of), beside = self.nearest, HELD, ""
+        if near is not None:
+            off = ", below this range" * (near.peak_lr < self.low) + ", above this range" * (near.peak_lr > self.high)
+            beside = (
+                f"; the nearest recipe has {learning_rate(near.peak_lr)} with {near.placement}{off} ({near.citation})"
+            )
+        few = f" ({self.under_optimizer or 'none'} under this optimiser)" * (2 * self.under_optimizer < of)
         return (
             f"By a law over {' and '.join(told)} within {NEAR:g} times its width{beside}. Such a range holds {held} of "
-            f"{of} published rates that its law was not fitted to."
+            f"{of} published rates{few} that its law was not fitted to."
         )
 
     @property
@@ -262,7 +268,18 @@ def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:
     return f"{middle} of the updates", several if shares[0] < shares[-1] else "as recipes have it"
 
 
-def typical_rate(facts: RateFacts) -> TypicalRate | None:
+def nearest(facts: RateFacts, among: Sequence[_RateRecipe], model: ModelKind | None = None) -> _RateRecipe | None:
+    """The recipe nearest in width and depth, of that kind of model before others; of those alike the one whose sums are
+    normed alike, then the first. None of none."""
+
+    def away(one: _RateRecipe) -> tuple[bool, float, float]:
+        _, *sizes, normed = (a - b for a, b in zip(_values(one.facts), _values(facts), strict=True))
+        return model not in (None, one.model), math.hypot(*sizes), abs(normed)
+
+    return min(among, key=away, default=None)
+
+
+def typical_rate(facts: RateFacts, model: ModelKind | None = None) -> TypicalRate | None:
     """What models like it are trained with; None for an optimiser with which none near its width is known."""
 
     def is_near(one: RateFacts) -> bool:
@@ -281,6 +298,7 @@ def typical_rate(facts: RateFacts) -> TypicalRate | None:
         high=rate * WITHIN,
         recipes=published,
         trainings=len(near) - published,
-        nearest=min(own, key=lambda one: math.dist(_values(one.facts), _values(facts)), default=None),
+        under_optimizer=len(own),
+        nearest=nearest(facts, own, model),
         warmups=sorted(shares),
     )
