@@ -5,7 +5,8 @@
 mutmut makes the mutants, finds for each function the tests that reach it, and runs those in a forked process for each
 mutant, the fastest first. This script draws the sample: the same for the same source, of every room alike, a smaller
 one the beginning of a larger one. Verdicts are kept in `mutants/`, so that a run that was stopped goes on, and one that
-is repeated runs what is new; `mutants/survivors.md` shows the score of each room and each survivor as a difference.
+is repeated runs what is new, and again what survived tests that have changed since; `mutants/survivors.md` shows the
+score of each room and each survivor as a difference.
 
 Where rooms are named, the tests of these alone run; those of all are to run once before the first mutant does. They may
 find less than all would, and a call with other rooms begins anew.
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
+import hypothesis
 import libcst
 from mutmut import __main__ as mutmut
 from mutmut.configuration import config
@@ -58,6 +60,17 @@ def generated() -> dict[str, SourceFileMutationData]:
     mutmut.create_mutants(1)
     found, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
     return {name: file for file, name, _ in found}
+
+
+def forget_survivors(files: dict[str, SourceFileMutationData]) -> None:
+    """Take back the verdicts on mutants that no test failed for, where a test has changed since."""
+    changed = max(test.stat().st_mtime for test in Path("tests").rglob("*.py"))
+    if not REPORT.is_file() or REPORT.stat().st_mtime > changed:
+        return
+    for file in {id(file): file for file in files.values()}.values():
+        codes = file.exit_code_by_key
+        codes |= {name: None for name, code in codes.items() if status_by_exit_code[code] not in FOUND}
+        file.save()
 
 
 def room(name: str) -> str:
@@ -119,9 +132,15 @@ def report(names: list[str], files: dict[str, SourceFileMutationData]) -> str:
 def main(count: int, rooms: list[str]) -> None:
     # The tests run from a copy of theirs, beside which no shared folder lies.
     os.environ.setdefault("NORMSCOPE_SHARED", str(Path("../shared").resolve()))
+    # One process runs the tests several times, each time with new objects of their classes; what is registered later
+    # inherits it.
+    once = hypothesis.HealthCheck.differing_executors
+    hypothesis.settings.register_profile("repeated", suppress_health_check=[once])
+    hypothesis.settings.load_profile("repeated")
     if rooms:
         narrow(rooms)
     files = generated()
+    forget_survivors(files)
     chosen = list(islice(in_drawn_order(files, rooms or sorted({room(name) for name in files})), count))
     left = [name for name in chosen if files[name].exit_code_by_key[name] is None]
     print(f"{len(files)} mutants, {len(chosen)} drawn, {len(left)} of these without a verdict")

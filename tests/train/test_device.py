@@ -1,8 +1,11 @@
 """Devices, precisions, cores and threads, by name and by number."""
 
 import os
+import random
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +18,9 @@ from normscope.train.device import (
     describe,
     prepare_cuda,
     refuse_precision,
+    seed_data,
+    seed_micro_batch,
+    seed_weights,
     set_threads,
 )
 
@@ -99,3 +105,22 @@ def test_other_instructions_of_the_same_processor_are_a_change_of_machine(monkey
     assert changes_of_machine(before, now) == [f"instructions: {before['instructions']} -> SIMPLE"]
     del before["instructions"]  # of an earlier version
     assert changes_of_machine(before, now) == []
+
+
+def test_what_is_drawn_depends_on_seed_number_and_purpose_alone() -> None:
+    """A draw of each generator for all of them: the same again after others, and no two are alike."""
+
+    def drawn(seed: Callable[[], None]) -> tuple[float, ...]:
+        seed()
+        first = (torch.rand(1, dtype=torch.float64).item(),)
+        # Code of a user's may ask each of them; weights and dropout are torch's.
+        return (*first, np.random.rand(), random.random()) if seed in of_data else first
+
+    pairs = [(seed, number) for seed in (1, 2) for number in (1, 2, 2**40)]
+    of_data = [lambda at=at: seed_data(*at) for at in pairs]
+    ways = [*of_data, *(lambda at=at: seed_micro_batch(*at) for at in pairs)]
+    ways += [lambda seed=seed: seed_weights(seed) for seed in (1, 2)]
+    found = [drawn(way) for way in ways]
+    assert [drawn(way) for way in reversed(ways)] == found[::-1]
+    alone = [number for draws in found for number in draws]
+    assert len(set(alone)) == len(alone)

@@ -99,7 +99,9 @@ def test_an_infinite_gradient_in_the_middle_is_traced_to_where_it_began(
     with pytest.raises(NonFinite) as stop:
         run.train_run(tiny(*SETTINGS), tmp_path, listeners=[count])
     # Blocks behind it in the backward pass are infinite too; those before it, and so the loss, are not.
-    assert f"update {BAD}: the gradient is not finite; first seen in the gradient of {first}" in str(stop.value)
+    said, _, micro_batch = str(stop.value).rpartition(", in micro-batch ")
+    assert said.startswith(f"update {BAD}: the gradient is not finite; first seen in the gradient of {first}")
+    assert micro_batch == f"{BAD - 1}"  # batches are counted from 0, and each update has one
     assert_weights_are_those_of(trained[0], tmp_path, BAD - 1)
 
 
@@ -193,7 +195,9 @@ def test_skip_leaves_weights_moments_and_summed_rate_and_goes_on(
         assert (before / file).read_bytes() == (bad / file).read_bytes() != (after / file).read_bytes()
     events = RunFolder(tmp_path).events()
     assert [e["update"] for e in events if e["event"] == "update"] == [1, 2, 3, 4, 5, 7, 8]
-    assert [(e["update"], e["event"]) for e in events if e["event"] == "skipped"] == [(BAD, "skipped")]
+    ((skipped, reason),) = [(e["update"], e["reason"]) for e in events if e["event"] == "skipped"]
+    assert skipped == BAD
+    assert reason.startswith("the loss (nan) is not finite; first seen in the gradient of ")
     assert all(math.isfinite(e["loss_nats"]) for e in events if e["event"] == "update")
 
 
