@@ -195,11 +195,6 @@ class Moments:
         """Of every atom up to the last one that the value has; by place, where they differ (size, K)."""
         return self._by_place(self._dense(self.lane.forward if self.lane else None, self.scale))
 
-    @property
-    def gradient_coefficients(self) -> Coefficients:
-        """The same for gradients: a norm's factor has the mean of its inverse variance in it."""
-        return self._by_place(self._dense(self.lane.back if self.lane else None, self.back))
-
     def _by_place(self, dense: Coefficients) -> Coefficients:
         places = self.atoms.places
         return dense if places is None or dense.ndim == 2 else np.outer(dense, np.ones(places.count))
