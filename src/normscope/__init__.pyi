@@ -1,13 +1,11 @@
 from .api.comparison import compare as compare
 from .api.comparison import compare_runs as compare_runs
-from .api.coordinates import coordinate_check as coordinate_check
 from .api.models import diagnose as diagnose
 from .api.models import transplant as transplant
 from .api.models import untransplant as untransplant
 from .api.placements import choose as choose
 from .api.placements import placements as placements
 from .api.prediction import predict as predict
-from .api.rates import rate_curve as rate_curve
 from .api.runs import load_run as load_run
 from .api.runs import open_run as open_run
 from .api.runs import train as train
@@ -22,5 +20,3 @@ from .model.padded.stacks import Transformer as Transformer
 from .optim import AdaptiveConfig as AdaptiveConfig
 
 __version__: str
-
-def load_ipython_extension(shell: object) -> None: ...

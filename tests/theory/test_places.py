@@ -13,7 +13,7 @@ from normscope.theory.attending import attention_by_place
 from normscope.theory.kernels import kernel
 from normscope.theory.mixing import Products
 from normscope.theory.places import Places, causal
-from normscope.theory.predict import ModelSetting, Update, predict
+from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.sublayers import gradient_norm
 
 TOKENS, WIDTH = 7, 192
@@ -153,24 +153,19 @@ def seen_by_all(tokens: int) -> Places:
 
 
 @pytest.mark.parametrize(
-    ("placement", "setting", "optimizer"),
-    [("pre-ln", "theory", "adam"), ("post-ln", "normal-0.02", "sgd"), ("layer-scale", "normal-0.02", "muon")],
+    ("placement", "setting"), [("pre-ln", "theory"), ("post-ln", "normal-0.02"), ("layer-scale", "normal-0.02")]
 )
-def test_places_that_are_alike_are_an_encoder(monkeypatch, placement, setting, optimizer):
+def test_places_that_are_alike_are_an_encoder(monkeypatch, placement, setting):
     """Another algebra, whole matrices over tokens, for what two numbers say there."""
     model = {"blocks": 2, "width": 64, "ffn_width": 96, "tokens": 6, "vocabulary": 300, "setting": setting}
-    update = Update(optimizer=optimizer)
-    expected = predict(placement, ModelSetting(stack="encoder", **model), update=update)["encoder"]
+    expected = predict(placement, ModelSetting(stack="encoder", **model))["encoder"]
     monkeypatch.setattr(stream, "causal", seen_by_all)
     monkeypatch.setattr(of_places.Places, "keys", property(lambda self: np.full(self.count, float(self.count))))
-    found = predict(placement, ModelSetting(stack="decoder", **model), update=update)["decoder"]
+    found = predict(placement, ModelSetting(stack="decoder", **model))["decoder"]
     np.testing.assert_allclose(found.q, expected.q, rtol=1e-3)
     np.testing.assert_allclose(found.p, expected.p, rtol=5e-3, atol=1e-12)
     for name, norms in expected.gradient_norm.items():
         np.testing.assert_allclose(found.gradient_norm[name], norms, rtol=0.02, err_msg=name)
-    np.testing.assert_allclose(found.change.stream, expected.change.stream, rtol=0.02)
-    assert found.change.output_two == pytest.approx(expected.change.output_two, rel=0.03)
-    assert found.change.loss == pytest.approx(expected.change.loss, rel=0.02)
 
 
 def test_long_sequences_by_groups_of_places(monkeypatch):

@@ -172,8 +172,6 @@ def _plain(value: Any) -> Any:
 
 WIDEST = 80
 """Columns of what is printed, whatever prints it."""
-_FIRST_ORDER = 0.1
-"""Of a stream's mean square: what moves a stream by a third of its own length changes more than to first order."""
 
 
 def number_table(heads: Sequence[object], rows: Iterable[tuple[str, Sequence[str]]], cell: int = 10) -> Iterator[str]:

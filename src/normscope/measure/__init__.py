@@ -1,6 +1,5 @@
 """What is recorded from any `nn.Module`."""
 
-from .line import weights_after
 from .passes import (
     GradientNorms,
     Point,
@@ -27,5 +26,4 @@ __all__ = [
     "recording",
     "t_beyond",
     "t_quantile",
-    "weights_after",
 ]
