@@ -10,13 +10,14 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.hooks import RemovableHandle
 
 from ..model import profile as profile_stacks
 from ..model import renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from ..model.padded.modules import Placed
-from ..optim import AdaptiveConfig, Schedule, ScheduleConfig, adaptive_value
-from ..optim.schedules import Decay
+from ..optim import AdaptiveConfig, ScheduleConfig, adaptive_value, factor
+from ..optim.schedules import WITH_AN_END, Decay
 from ..settings.arguments import checked
 
 
@@ -32,12 +33,13 @@ def schedule(
     decay_factor: float = 0.1,
     floor: float = 0.0,
     cooldown_share: float = 0.2,
-) -> Schedule:
-    """The optimiser's rates as peak rates, with a warm-up and a decay: a `torch.optim.lr_scheduler.LRScheduler`.
+) -> LambdaLR:
+    """The optimiser's rates as peak rates, with a warm-up and a decay: a scheduler of torch's.
 
     Call `.step()` after each `optimizer.step()`; update n then has the rate that a run of NormScope has at update n.
     horizon_updates: the length of the training, which linear, cosine and wsd decay need. The other settings are those
-    of `ScheduleConfig`. Raises ValueError for a decay that there is not, or settings that do not go together.
+    of `ScheduleConfig`; its `state_dict` has none of them. Raises ValueError for a decay that there is not, or settings
+    that do not go together.
     """
     config = ScheduleConfig(
         decay=decay,
@@ -48,7 +50,12 @@ def schedule(
         floor=floor,
         cooldown_share=cooldown_share,
     )
-    return Schedule(optimizer, config, horizon_updates=horizon_updates)
+    if horizon_updates is None and decay in WITH_AN_END:
+        raise ValueError(f"decay = {decay!r} ends with the training: give horizon_updates")
+    if horizon_updates is not None and horizon_updates < 1:
+        raise ValueError(f"horizon_updates must be at least 1, got {horizon_updates}")
+    # torch counts from 0, and sets the first rate when a scheduler is made.
+    return LambdaLR(optimizer, lambda done: factor(config, done + 1, horizon_updates=horizon_updates or 1))
 
 
 _ATTACHED: "WeakKeyDictionary[nn.Module, RemovableHandle]" = WeakKeyDictionary()

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -17,10 +17,6 @@ from ..errors import UserError
 from ..settings.files import GivenConfig, given_config, named_files, refuse_no_run
 from ..signals import Interrupted, Stopped
 from .console import say
-
-if TYPE_CHECKING:
-    from ..exchange.verbs import AveragedRun
-
 
 COMPARE = "api/comparison.py:compare"
 """What describes the options of verbs that train several runs."""
@@ -206,22 +202,6 @@ def write_text(option: str, file: Path, text: str) -> None:
         write_over(file, text)
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
-
-
-@contextmanager
-def averaged_if_asked(run: Path, which: str, average: str | None) -> Iterator[tuple[Path, str, "AveragedRun | None"]]:
-    """The run and the checkpoint to load, and of which checkpoints it is the mean if it is one. Raises UserError."""
-    if average is None:
-        yield run, which, None
-        return
-    if which != "best":
-        raise UserError(
-            f"--checkpoint {which} takes one checkpoint, and --average {average} several; leave one of them out"
-        )
-    from ..exchange.verbs import averaged
-
-    with averaged(run, average) as found:
-        yield found.run, "last", found
 
 
 def as_asked(make: Callable[..., Any], *given: Any, **values: Any) -> Any:

@@ -13,7 +13,6 @@ from .shared import (
     Imports,
     Trust,
     as_asked,
-    averaged_if_asked,
     open_trained,
     placement_names,
     refuse_no_place,
@@ -23,7 +22,6 @@ from .shared import (
 _TRANSLATE = "cli/trained.py:translate"
 """What describes the options that several verbs of a trained run have."""
 _Checkpoint = Annotated[str, typer.Option("--checkpoint")]
-_Average = Annotated[str | None, typer.Option(metavar="last:N|UPDATES")]
 
 
 @described_by(_TRANSLATE)
@@ -36,7 +34,6 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(show_default=False)] = None,
     length_penalty: Annotated[float | None, typer.Option(show_default=False)] = None,
     which: _Checkpoint = "best",
-    average: _Average = None,
     device: str = "auto",
     as_json: Annotated[bool, typer.Option("--json")] = False,
     save: Path | None = None,
@@ -61,7 +58,6 @@ def evaluate(
     length ** length_penalty, the end token counted; 1 where it is not given. as_json: Print the scores as JSON. save:
     Write the scores as JSON into this file. output: Write the translations into this file, one on each line.
     """
-    import dataclasses
     import json
 
     if save is not None:
@@ -77,16 +73,12 @@ def evaluate(
     search = {name: value for name, value in given.items() if value is not None}
     if text is not None and (search or output is not None):
         raise UserError("--text is for language models, which have no beam and write no translations; leave those out")
-    with averaged_if_asked(run, which, average) as (place, one, mean):
-        if text is not None:
-            done = evaluate_text(place, text, layout=layout, language=language, which=one, device=device)
-        else:
-            done = evaluate_run(
-                place, split, which=one, device=device, search=search, translations=output is not None, say=note
-            )
-    if mean is not None:
-        settings = {**done.settings, "run": str(run), "update": mean.updates[-1], "average": mean.words}
-        done = dataclasses.replace(done, settings=settings)
+    if text is not None:
+        done = evaluate_text(run, text, layout=layout, language=language, which=which, device=device)
+    else:
+        done = evaluate_run(
+            run, split, which=which, device=device, search=search, translations=output is not None, say=note
+        )
     values = {**done.settings, **done.scores, **provenance()}
     with disk_errors("writing the scores and translations"):
         if output is not None:
@@ -110,7 +102,6 @@ def generate(
     top_p: float = 1.0,
     seed: int = 1,
     which: _Checkpoint = "best",
-    average: _Average = None,
     device: str = "auto",
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -136,8 +127,7 @@ def generate(
     from ..runs.trained import load_run_of
     from ..tasks.language_model import LANGUAGE_MODEL
 
-    with averaged_if_asked(run, which, average) as (place, one, _):
-        loaded = load_run_of(LANGUAGE_MODEL, place, which=one, device=device)
+    loaded = load_run_of(LANGUAGE_MODEL, run, which=which, device=device)
     end = loaded.codec.ids[SEP]
     # Every document of the training stands behind an end of the one before.
     ids = [end, *loaded.codec.encode_many([prompt])[0]]
@@ -165,7 +155,6 @@ def translate(
     beam: int = 5,
     length_penalty: float = 1.0,
     which: _Checkpoint = "best",
-    average: _Average = None,
     device: str = "auto",
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -179,8 +168,7 @@ def translate(
 
     run: Run folder. beam: Number of hypotheses that the search keeps; 1 is greedy search. length_penalty: Exponent in
     score = sum of log-probabilities / length ** length_penalty, the end token counted. which: Checkpoint: best (lowest
-    validation loss), last, or the number of an update. average: Take the mean of the weights of several checkpoints
-    instead: the last N, or those of these updates, separated by commas. device: Device: auto, cpu, cuda or cuda:N.
+    validation loss), last, or the number of an update. device: Device: auto, cpu, cuda or cuda:N.
     """
     open_trained(run, imports, trust)
     from ..decode.search import BeamConfig
@@ -189,8 +177,7 @@ def translate(
     from ..tasks.translation import TRANSLATION
 
     search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)
-    with averaged_if_asked(run, which, average) as (place, one, _):
-        loaded = load_run_of(TRANSLATION, place, which=one, device=device)
+    loaded = load_run_of(TRANSLATION, run, which=which, device=device)
     lines = (_text(f"line {n} of the input", raw).rstrip("\r\n") for n, raw in enumerate(sys.stdin.buffer, 1))
     for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
         if translation.cut:
@@ -224,7 +211,6 @@ def export(
     out: Annotated[Path, typer.Argument()],
     form: Annotated[str | None, typer.Option("--format")] = None,
     which: _Checkpoint = "best",
-    average: _Average = None,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -241,8 +227,7 @@ def export(
     open_trained(run, imports, trust)
     from ..exchange.verbs import export_run
 
-    with averaged_if_asked(run, which, average) as (place, one, _):
-        report = export_run(place, out, form=form, which=one)
+    report = export_run(run, out, form=form, which=which)
     left_out = f"; without {', '.join(report.left_out)}" if report.left_out else ""
     tell(
         f"{out}: {report.form.name}, opened by {report.form.opened_by}; its outputs differ from ours by at most "

@@ -4,7 +4,6 @@ from .groups import DECAY_EVERYWHERE, ROLES, GroupConfig, GroupsConfig, Role, ro
 from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer, optimizer_over
 from .schedules import (
     AdaptiveConfig,
-    Schedule,
     ScheduleConfig,
     UpdatesOf,
     adaptive_value,
@@ -24,7 +23,6 @@ __all__ = [
     "GroupsConfig",
     "OptimizerConfig",
     "Role",
-    "Schedule",
     "ScheduleConfig",
     "UpdatesOf",
     "adaptive_value",
