@@ -76,8 +76,8 @@ def test_every_public_function_and_module_is_held_to_its_signature(name: str) ->
 
 
 def test_what_fits_comes_through_as_it_was() -> None:
-    found = normscope.predict("pre-ln", blocks=np.int64(3), width=32, update="AdamW", rate=np.float32(1e-3))
-    assert found["pre-ln"].change.update == "adamw"
+    found = normscope.predict("pre-ln", blocks=np.int64(3), width=32, dropout=np.float32(0.5))
+    assert (found.model.blocks, found.model.dropout) == (3, 0.5)
     model = layer()
     own = torch.optim.SGD(model.parameters(), lr=0.1)
     assert normscope.diagnose(model, (torch.randn(2, 5, 16),), optimizer=own).advice.wanted_rate == 0.1
