@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 76_848,
-    "lines of normscope": 64_388,
-    "files": 463,
+    "lines": 74_748,
+    "lines of normscope": 62_288,
+    "files": 453,
     "import lines, %": 6.55,
-    "public nouns": 628,
+    "public nouns": 607,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

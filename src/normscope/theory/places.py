@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .mixing import Array, Entry, Products, make
+from .mixing import Array, Entry, LinearMap, Products, make
 
 MOST = 64
 """Places of a sequence: what attention costs grows with their cube."""
@@ -114,7 +114,7 @@ class Factors(NamedTuple):
         return make(Products, (self.one * g.one, self.two * g.two, self.apart * g.apart))
 
 
-GradientMap = Callable[[Products], Products]
+GradientMap = LinearMap | Factors | Callable[[Products], Products]
 """From gradients at one end of a map to those at the other."""
 
 
