@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 74_748,
-    "lines of normscope": 62_288,
+    "lines": 74_660,
+    "lines of normscope": 62_211,
     "files": 453,
-    "import lines, %": 6.55,
+    "import lines, %": 6.45,
     "public nouns": 607,
     "homonyms": 25,
 }

@@ -9,15 +9,7 @@ import typer
 from ..errors import UserError
 from .console import note, tell
 from .options import described_by
-from .shared import (
-    Imports,
-    Trust,
-    as_asked,
-    open_trained,
-    placement_names,
-    refuse_no_place,
-    refuse_unwritable,
-)
+from .shared import Imports, Trust, as_asked, open_trained, placement_names, refuse_no_place, refuse_unwritable
 
 _TRANSLATE = "cli/trained.py:translate"
 """What describes the options that several verbs of a trained run have."""

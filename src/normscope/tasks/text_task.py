@@ -17,17 +17,7 @@ from ..errors import UserError
 from ..placement import StackShape
 from ..train import ALONE, Objective, Share
 from .loss import unigram_entropy_nats
-from .protocol import (
-    LONGEST,
-    RANDOM_TOKENS,
-    ROWS,
-    Evaluation,
-    FactLines,
-    LoadedRun,
-    Outputs,
-    TaskFromScratch,
-    _Model,
-)
+from .protocol import LONGEST, RANDOM_TOKENS, ROWS, Evaluation, FactLines, LoadedRun, Outputs, TaskFromScratch, _Model
 from .run_config import TextRunConfig
 
 SHORTEST_ROW = 7

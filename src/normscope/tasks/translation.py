@@ -25,15 +25,7 @@ from ..train import ALONE, Objective, Share
 from . import translation_samples as samples
 from . import words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
-from .protocol import (
-    Evaluation,
-    ExtraValidation,
-    FactLines,
-    LoadedRun,
-    Outputs,
-    TaskFromScratch,
-    TrainingBatch,
-)
+from .protocol import Evaluation, ExtraValidation, FactLines, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
 from .run_config import RunConfig
 from .translation_samples import evaluate_split
 

@@ -10,14 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normscope.errors import UserError, installation
-from normscope.model import (
-    DecoderConfig,
-    EncoderConfig,
-    EncoderDecoder,
-    LanguageModel,
-    MaskedEncoder,
-    ModelConfig,
-)
+from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, MaskedEncoder, ModelConfig
 
 from .cases import HEAD_WIDTH, OURS, AdviceCase
 

@@ -8,11 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from normscope.measure import (
-    Point,
-    depth_points,
-    recording,
-)
+from normscope.measure import Point, depth_points, recording
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.model.placed import NORMS

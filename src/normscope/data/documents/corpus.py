@@ -16,16 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..folder import (
-    MANIFEST,
-    OFFSET_DTYPE,
-    NumberWriter,
-    array_digest,
-    fingerprint,
-    mapped,
-    open_manifest,
-    token_dtype,
-)
+from ..folder import MANIFEST, OFFSET_DTYPE, NumberWriter, array_digest, fingerprint, mapped, open_manifest, token_dtype
 from .tokeniser import TextTokeniser
 
 FORMAT, VERSION = "normscope-documents", 2

@@ -23,14 +23,7 @@ from ..parallel.codec import check_language
 from ..preparation import CorpusReport, Preparation, Progress, prepared, read_parts
 from ..sources import FIELD, TextLayout, source_bytes, source_sha256
 from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, SplitWriter
-from .text import (
-    DocumentPart,
-    count_part,
-    document_parts,
-    encode_part,
-    paragraphs_of,
-    split_paragraphs,
-)
+from .text import DocumentPart, count_part, document_parts, encode_part, paragraphs_of, split_paragraphs
 from .tokeniser import TextTokeniser, TokeniserKind
 
 HOLD_OUT_EVERY = 200

@@ -16,15 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..folder import (
-    OFFSET_DTYPE,
-    NumberWriter,
-    array_digest,
-    fingerprint,
-    mapped,
-    open_manifest,
-    token_dtype,
-)
+from ..folder import OFFSET_DTYPE, NumberWriter, array_digest, fingerprint, mapped, open_manifest, token_dtype
 from .codec import Codec, CodecSide
 from .vocabulary import EOS
 

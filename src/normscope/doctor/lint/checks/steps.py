@@ -10,15 +10,7 @@ from ...observe.parameters import FLAT
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ...trace.operations import Origin
-from ..patient import (
-    Patient,
-    branch_names,
-    gates_at_zero,
-    gets_gradient,
-    initial_weights,
-    is_shut_by_gate,
-    listed,
-)
+from ..patient import Patient, branch_names, gates_at_zero, gets_gradient, initial_weights, is_shut_by_gate, listed
 from ..rule import Fault, rule
 from ..structure import in_blocks
 
