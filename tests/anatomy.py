@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 74_660,
-    "lines of normscope": 62_211,
+    "lines": 74_674,
+    "lines of normscope": 62_225,
     "files": 453,
     "import lines, %": 6.45,
     "public nouns": 607,

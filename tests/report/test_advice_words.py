@@ -16,7 +16,10 @@ def rows_of(found):
 
 def test_the_rows_of_known_rates():
     assert rows_of(advice()) == {
-        "usual learning rate": ("4.1e-4", "1.4e-4 to 1.2e-3, by 43 recipes and 4 ladders"),
+        "usual learning rate": (
+            "4.1e-4",
+            "1.4e-4 to 1.2e-3, by 43 recipes and 4 ladders; plain median 5.2e-4",
+        ),
         "your learning rate": ("3e-3", "above the usual range"),
         "warm-up": (
             "1 % of the updates",

@@ -68,6 +68,7 @@ def advise(
         unknown="" if known is not None else _TRAINED if trained else _UNSEEN,
         best_rate=None if known is None else known.rate,
         best_interval=span,
+        median_rate=None if known is None else known.median_rate,
         wanted_rate=wanted_rate,
         wanted_place=None if wanted_rate is None else _place(wanted_rate, span),
         wanted_warmup_updates=wanted_warmup_updates,

@@ -124,6 +124,8 @@ class Advice:
     best_rate: float | None = None
     """The peak rate that is known of models like this one."""
     best_interval: RateRange | None = None
+    median_rate: float | None = None
+    """The naive one beside it: the plain median of those recipes and ladders."""
     wanted_rate: float | None = None
     """The peak rate that was asked about."""
     wanted_place: RatePlace | None = None

@@ -126,9 +126,10 @@ def _usual(advice: Advice) -> str:
 
 
 def _why_usual(advice: Advice) -> str:
-    """The range and what stands behind it, or why there is none."""
-    if advice.best_interval is None:
+    """The range and what stands behind it, the naive rate among it, or why there is none."""
+    if advice.best_interval is None or advice.median_rate is None:
         return advice.unknown
     told = [counted(advice.recipes, "recipe")] if advice.recipes else []
     told += [counted(advice.ladders, "ladder")] if advice.ladders else []
-    return f"{range_words(advice.best_interval)}, by {joined(told)}"
+    median = f"plain median {learning_rate(advice.median_rate, 2)}"
+    return f"{range_words(advice.best_interval)}, by {joined(told)}; {median}"
