@@ -252,8 +252,8 @@ class TypicalRate:
         few = f" ({self.under_optimizer or 'none'} under this optimiser)" * (2 * self.under_optimizer < of)
         return (
             f"By a law over {' and '.join(told)} within {NEAR:g} times its width{beside}. Such a range holds {held} of "
-            f"{of} published rates{few} that its law was not fitted to; one about the plain median near the width, here "
-            f"{learning_rate(self.median_rate, 2)}, holds {held_by_medians} of {of_medians}."
+            f"{of} published rates{few} that its law was not fitted to; one about the plain median near the width, "
+            f"here {learning_rate(self.median_rate, 2)}, holds {held_by_medians} of {of_medians}."
         )
 
     @property
