@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 74_674,
-    "lines of normscope": 62_225,
-    "files": 453,
-    "import lines, %": 6.45,
-    "public nouns": 607,
+    "lines": 73_310,
+    "lines of normscope": 60_860,
+    "files": 447,
+    "import lines, %": 6.44,
+    "public nouns": 593,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

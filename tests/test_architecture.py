@@ -74,8 +74,6 @@ MAY_IMPORT = {
         "processes",
     }
     | {"placement", "processes", "provenance", "report", "runs", "settings", "signals", "tasks", "train"},
-    "finetune": {"compare", "data", "evidence", "exchange", "files", "measure", "model", "optim"}
-    | {"report", "runs", "settings", "tasks", "train"},
     # Evidence is what studies have found, looked up by what can be trained.
     "choosing": {"evidence", "optim", "placement", "report", "settings", "theory"},
     # What Python offers, as the command line does: above everything that it joins.
@@ -110,7 +108,7 @@ MAY_IMPORT = {
         "placement",
     }
     | {"processes", "provenance", "report", "runs", "settings", "signals", "targets", "tasks", "theory"}
-    | {"compare", "evidence", "finetune", "history", "monitor", "train", "transplant"},
+    | {"compare", "evidence", "history", "monitor", "train", "transplant"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
 WITHOUT_ERRORS = {
@@ -229,7 +227,7 @@ def test_tasks_are_told_apart_in_their_own_room_alone():
 
 
 @pytest.mark.parametrize(
-    "source", ['if config.task == "translation": pass', "x = isinstance(config, MaskedRunConfig | PairRunConfig)"]
+    "source", ['if config.task == "translation": pass', "x = isinstance(config, MaskedRunConfig | OwnRunConfig)"]
 )
 def test_the_search_for_tasks_finds_what_it_looks_for(source):
     assert asks_for_a_task(ast.parse(source), {"translation"})

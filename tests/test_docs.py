@@ -20,7 +20,6 @@ from normscope.cli import train
 from normscope.cli.main import main
 from normscope.compare import compare
 from normscope.data.toy import toy_pairs
-from normscope.finetune import finetune
 from normscope.placement import registry
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +45,6 @@ PAGES = [
             "doctor",
             "pretraining",
             "exchange",
-            "finetuning",
             "python",
         )
     ),
@@ -129,8 +127,7 @@ def test_examples_run(
     monkeypatch.chdir(desk)
     monkeypatch.syspath_prepend(desk)
     # The pool's processes and torch's launcher have tests of their own.
-    for module in (compare, finetune):
-        monkeypatch.setattr(module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(compare, "run_cells", in_process.run_cells)
     monkeypatch.setattr(train, "start_processes", _train_together)
     _read(page, desk, read, monkeypatch)
     said = capfd.readouterr().out

@@ -12,7 +12,7 @@ from gpu.timing import peak_mb, product_rate
 from normscope.runs.config import load
 from normscope.runs.machine import plan
 from normscope.runs.run import train_run
-from normscope.tasks.registry import task_from_scratch
+from normscope.tasks.registry import task_of
 from normscope.tasks.run_config import RunConfig
 from normscope.train.device import Precision
 
@@ -63,10 +63,10 @@ def _config(where: Where, updates: int, *more: str) -> RunConfig:
 def _operations(where: Where) -> Measured:
     """For a target token, by the dry run's count of an update."""
     config = _config(where, 1)
-    task = task_from_scratch(config, "")
+    task = task_of(config)
     objective: Any = task.objective(config, task.open(config), where.device)
     tokens = objective.target_tokens(objective.micro_batch(0))
-    return {"operations": plan(task, config).flops_per_update / tokens}
+    return {"operations": plan(config).flops_per_update / tokens}
 
 
 def _trained(where: Where, precision: Precision, more: tuple[str, ...], *, stopped: bool) -> Measured:

@@ -71,7 +71,7 @@ MENU = {
         "Start": ["docs/doctor", "docs/predicting", "docs/choosing", "docs/comparing", "docs/tuning", "docs/studies"],
         "Placements": ["docs/placements", "docs/own-placements", "docs/own-models", "docs/transplant"],
         "Training": [
-            *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/finetuning", "docs/run-folders"),
+            *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/run-folders"),
             *("docs/devices", "docs/gpu", "docs/exchange", "docs/trust"),
         ],
         "Python": ["docs/python", REFERENCE, "docs/doctor-json"],

@@ -141,7 +141,6 @@ EARLY = [
     (["evaluate", "absent"], "absent is not a run folder: it has no config.toml"),
     (["evaluate", "absent", "--save", "gone/scores.json"], "--save gone/scores.json: its folder does not exist"),
     (["translate", "absent"], "absent is not a run folder: it has no config.toml"),
-    (["finetune", "absent", "--task", "rte"], "absent is not a run folder: it has no config.toml"),
     (["export", "absent", "out"], "absent is not a run folder: it has no config.toml"),
     (["convert-placement", "run", "out", "--placement", "sideways"], "unknown placement 'sideways'"),
     (["doctor", "absent.py:build"], "no such file: absent.py"),

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 import forked
-from faults.desk import lay_out
+from faults.desk import PRETRAINING, lay_out
 from normscope.cli.main import _HOMES, main
 from normscope.compare import grid
 from tiny import finish, options, tiny
-from tuned import PRETRAINING
 
 SMALL = shlex.join(options("train.duration=2", "train.validate_every=1", "data.toy_pairs=100", "data.max_tokens=128"))
 LINES = (
@@ -56,7 +55,6 @@ TRAINED = (
     "data prepare pairs --train desk/train.de desk/train.en --languages de en --vocabulary-size 120",
     "demo --out shown-COLUMNS --processes 1",
     "transplant own_model.py:build --to peri-ln --out out/moved-COLUMNS",
-    "finetune desk/pre --task desk/pairs.tsv --out tuned --batch-sizes 16 --rates 1e-3 --epochs 1 --seeds 1",
     "export desk/pre out/exported-COLUMNS",
     "import desk/bert out/imported-COLUMNS",
     "convert-placement desk/pre out/placed-COLUMNS --placement pre-ln",
@@ -130,7 +128,7 @@ def say_all(folder: Path, lines: tuple[str, ...], columns: str) -> None:
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verbs")
-    for name in ("text.txt", "pre", "pairs.tsv", "bert"):
+    for name in ("text.txt", "pre", "bert"):
         lay_out(folder / "desk", name)
     (folder / "own_model.py").write_text(OWN)
     return folder

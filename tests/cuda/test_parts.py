@@ -12,7 +12,7 @@ from normscope.data.parallel.batches import collate
 from normscope.optim import OptimizerConfig, make_optimizer
 from normscope.runs.config import load
 from normscope.runs.machine import counting
-from normscope.tasks.registry import task_from_scratch
+from normscope.tasks.registry import task_of
 from normscope.train.group import ALONE, Group, Replicas
 from normscope.train.protocol import Feed
 from normscope.train.sums import gradient_sum
@@ -78,7 +78,7 @@ def test_a_batch_arrives_as_it_was(device: torch.device) -> None:
 
 def test_batches_prepared_ahead_are_the_same(device: torch.device) -> None:
     config = load(None, [*SETTINGS])
-    task = task_from_scratch(config, "")
+    task = task_of(config)
     objective = task.objective(config, task.open(config), device)
     alone, ahead = (
         Feed(objective, workers=workers, owned=lambda first: range(first, 12), device=device) for workers in (0, 2)
@@ -114,7 +114,7 @@ def summed(model: nn.Module, group: Group) -> list[Tensor]:
 def test_operations_are_counted_as_on_a_cpu(device: torch.device) -> None:
     """Whatever kernel attention has there. In float32, where both compute every score once forward."""
     config = load(None, [*SETTINGS, "model.dropout=0.0"])
-    task = task_from_scratch(config, "")
+    task = task_of(config)
     corpus = task.open(config)
     found = []
     for place in (CPU, device):

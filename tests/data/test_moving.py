@@ -8,7 +8,6 @@ from torch import Tensor
 
 from normscope.data import batches
 from normscope.data.documents.batches import PairBatch, StretchBatch
-from normscope.data.labelled import LabelledBatch
 from normscope.data.parallel.batches import TranslationBatch
 
 
@@ -20,7 +19,7 @@ class Batch(batches.Batch):
     lengths_B: Tensor
 
 
-@pytest.mark.parametrize("kind", [LabelledBatch, PairBatch, StretchBatch, TranslationBatch])
+@pytest.mark.parametrize("kind", [PairBatch, StretchBatch, TranslationBatch])
 def test_every_batch_moves_all_but_lengths_and_numbers(kind: type[batches.Batch]):
     tensors = {field.name for field in fields(kind) if "Tensor" in str(field.type)}
     assert tensors - set(kind.on_device) == {name for name in tensors if "lengths" in name}

@@ -121,6 +121,9 @@ def test_an_encoder(form, base, placement, changes, ids, tmp_path):
         theirs = opened(tmp_path / "out", base)(**given)
         torch.testing.assert_close(layout.pack(theirs.last_hidden_state), hidden, **CLOSE)
         torch.testing.assert_close(theirs.pooler_output, model.pooled(hidden, layout), **CLOSE)
+        # What transformers fine-tunes: a classifier drawn anew above the same stack.
+        tuned = opened(tmp_path / "out", "AutoModelForSequenceClassification").base_model(**given)
+        torch.testing.assert_close(layout.pack(tuned.last_hidden_state), hidden, **CLOSE)
         headed = opened(tmp_path / "out", json.loads((tmp_path / "out/config.json").read_text())["architectures"][0])
         output = headed(**given)
         logits = output.prediction_logits if form == "bert" else output.logits

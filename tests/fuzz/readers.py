@@ -48,7 +48,6 @@ READERS: dict[str, Reader] = {
         share=3,
     ),
     "text": Reader(texts.make_text, {"*.txt": to.of_bytes, "*.gz": to.of_gzip, "*.xz": to.of_xz}, texts.read_text),
-    "pairs": Reader(texts.make_pairs, {"*": to.of_bytes}, texts.read_pairs),
     "tokenizer": Reader(texts.make_tokenizer, {"*": to.of_json}, texts.read_tokenizer, share=2),
     "parallel": Reader(
         ours.make_parallel, {"*.json": to.of_json, "*": to.of_bytes}, ours.read_parallel, guarded=True, share=2

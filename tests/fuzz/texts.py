@@ -1,4 +1,4 @@
-"""Text, pairs of sentences and tokenisers."""
+"""Text and tokenisers."""
 
 import gzip
 import lzma
@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-from normscope.data import labelled as labelled
 from normscope.data.documents.text import documents_in
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.lines import read_lines
@@ -54,17 +53,6 @@ def read_text(folder: Path, changed: Path) -> Any:
     for layout in ("paragraphs", "wikitext"):
         words += sum(document.words for document in documents_in([changed], layout, "en"))
     return words
-
-
-def make_pairs(folder: Path) -> None:
-    both = zip(lines(30, 1), lines(30, 2), strict=True)
-    rows = [f"{'yes' if i % 3 else 'no'}\t{a}\t{b}\n" for i, (a, b) in enumerate(both)]
-    (folder / "pairs.tsv").write_text("label\tsentence1\tsentence2\n" + "".join(rows))
-
-
-def read_pairs(folder: Path, changed: Path) -> Any:
-    pairs = labelled.read_pairs(folder / "pairs.tsv")
-    return len(tokeniser().encode_many([pair.first for pair in pairs]))
 
 
 def make_tokenizer(folder: Path) -> None:

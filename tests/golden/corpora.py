@@ -21,11 +21,10 @@ _DOCUMENTS: dict[str, tuple[object, ...]] = {
 
 
 def items(tree: Path) -> Items:
-    """Parallel sentences and documents, in one process and in two, and the tables that are made of labelled pairs."""
+    """Parallel sentences and documents, in one process and in two."""
     return {
         **{f"pairs-{name}": _parallel(words) for name, words in _PAIRS.items()},
         **{f"documents-{name}": _documents(words) for name, words in _DOCUMENTS.items()},
-        "labelled": _labelled,
     }
 
 
@@ -49,24 +48,3 @@ def _documents(words: tuple[object, ...]) -> Callable[[Desk], None]:
 def _prepared(desk: Desk, verb: str, *words: object) -> None:
     desk.said("said", "data", verb, "corpus", *words)
     desk.bytes_of("corpus", (path for path in Path("corpus").rglob("*") if path.is_file()), Path("corpus"))
-
-
-def _labelled(desk: Desk) -> None:
-    """It is made when a run opens it: its fingerprint, labels, ids and segments."""
-    from normscope.data.documents.corpus import DocumentCorpus
-    from normscope.data.labelled import PairDataConfig, open_labelled
-
-    texts.documents(Path(), train=100)
-    texts.labelled(Path(), train=80, dev=20)
-    desk.said("said", "data", "documents", "corpus", "--train", "train.txt", "--vocabulary-size", 420)
-    tokeniser = DocumentCorpus.open(Path("corpus")).tokeniser
-    corpus = open_labelled(PairDataConfig(corpus="train.tsv", valid_file="dev.tsv"), tokeniser)
-    splits = {
-        name: {
-            "labels": split.labels.tolist(),
-            "tokens": [row.tolist() for row in split.tokens_T],
-            "segments": [row.tolist() for row in split.segments_T],
-        }
-        for name, split in corpus.splits.items()
-    }
-    desk.json("corpus", {"fingerprint": corpus.fingerprint, "labels": corpus.labels, "splits": splits})

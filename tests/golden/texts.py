@@ -1,4 +1,4 @@
-"""Small texts that are the same everywhere: parallel lines, documents and labelled pairs."""
+"""Small texts that are the same everywhere: parallel lines and documents."""
 
 import itertools
 import random
@@ -37,18 +37,6 @@ def documents(folder: Path, **counts: int) -> None:
             found += [" ".join(_sentence(draw) for _ in range(draw.randint(2, 5))) for _ in range(draw.randint(1, 3))]
             found.append("")
         _write(folder / f"{split}.txt", found)
-
-
-def labelled(folder: Path, **counts: int) -> None:
-    """`train.tsv` and so on: pairs that say the same, and pairs that do not."""
-    for split, count in counts.items():
-        draw = random.Random(f"labelled {split}")
-        found = ["label\tsentence1\tsentence2"]
-        for _ in range(count):
-            first = _sentence(draw)
-            same = draw.random() < 0.6
-            found.append(f"{'same' if same else 'other'}\t{first}\t{first.lower() if same else _sentence(draw)}")
-        _write(folder / f"{split}.tsv", found)
 
 
 def _sentence(draw: random.Random) -> str:

@@ -65,7 +65,7 @@ _LANGUAGE: dict[str, tuple[str, ...]] = {
 
 
 def runs(tree: Path) -> Items:
-    """Of each task: weights, metrics, scores and samples; a comparison, a search of rates and a fine-tuning."""
+    """Of each task: weights, metrics, scores and samples; a comparison and a search of rates."""
     _warm()
     return {
         **{f"translation-{name}": _translation(settings) for name, settings in _TRANSLATIONS.items()},
@@ -73,7 +73,6 @@ def runs(tree: Path) -> Items:
         **{name: _text(settings) for name, settings in _LANGUAGE.items()},
         "resumed": _resumed,
         "other-placement": _other_placement,
-        "finetune": _finetune,
         "compare": _compare,
         "tune": _tune,
     }
@@ -166,15 +165,6 @@ def _other_placement(desk: Desk) -> None:
     _run(desk, "run", *_PAIRS)
     desk.said("said", "convert-placement", "run", "other", "--placement", "deepnorm")
     _folder(desk, "other")
-
-
-def _finetune(desk: Desk) -> None:
-    _documents_corpus(desk)
-    texts.labelled(Path(), pairs=60, dev=20)
-    _run(desk, "run", *_TEXT, 'task="masked-lm"')
-    words = ("--batch-sizes", "16", "--rates", "1e-3,1e-2", "--epochs", "1", "--seeds", 2)
-    desk.said("said", "finetune", "run", "--task", "pairs.tsv", "--dev", "dev.tsv", "--out", "tuned", *words)
-    _folder(desk, "tuned")
 
 
 def _compare(desk: Desk) -> None:

@@ -20,20 +20,17 @@ from normscope.cli.main import main
 from normscope.compare import compare
 from normscope.errors import UserError
 from normscope.files import UNFINISHED, remove_folder, write_over
-from normscope.finetune import finetune
 from normscope.limits.ours import MARK, PAGE_MARK, refuse_inside
 from tiny import options
 
 FOREIGN = "years of work\n"
 _SHORT = " ".join(options("train.duration=2", "train.validate_every=2", "data.toy_pairs=60"))
 _SIZES = "--set seeds=2 --set blocks=2 --set width=8 --set singular_width=4 --set tokens=4 --set vectors=5"
-_SEARCH = "--batch-sizes 16 --rates 1e-3 --epochs 1 --seeds 1 --processes 1"
 COMMANDS = {
     "prepare": "data prepare OUT --train desk/train.de desk/train.en --languages de en --vocabulary-size 120",
     "documents": "data documents OUT --train desk/text.txt --vocabulary-size 120",
     "train": f"train --run OUT {_SHORT}",
     "compare": f"compare --out OUT --arms post-ln:0 --peak-lr 3e-3 --processes 1 {_SHORT}",
-    "finetune": f"finetune desk/pre --task desk/pairs.tsv --out OUT {_SEARCH}",
     "study": f"study lemmas --scale smoke --out OUT {_SIZES}",
     "export": "export desk/pre OUT",
     "import": "import desk/bert OUT",
@@ -47,7 +44,7 @@ COMMANDS = {
 }
 INTO_A_FOLDER = ("doctor", "evaluate", "predict")
 """Their folder is to be there."""
-_NEEDS = ("train.de", "text.txt", "pairs.tsv", "pre", "run")
+_NEEDS = ("train.de", "text.txt", "pre", "run")
 Snapshot = dict[Path, bytes | str | None]
 
 
@@ -154,8 +151,7 @@ def called(name: str, desk: Path, out: Path, **replaced: Path) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(desk)
         patch.setattr(sys, "argv", ["normscope", *words])
-        for module in (compare, finetune):
-            patch.setattr(module, "run_cells", in_process.run_cells)
+        patch.setattr(compare, "run_cells", in_process.run_cells)
         with pytest.raises(SystemExit) as end:
             main()
     return int(end.value.code or 0)

@@ -15,7 +15,7 @@ from normscope.optim import make_optimizer
 from normscope.runs import machine as plans
 from normscope.runs.config import load
 from normscope.runs.machine import Plan, plan
-from normscope.tasks.registry import task_from_scratch
+from normscope.tasks.registry import task_of
 from normscope.train import TrainConfig
 from normscope.train.sums import TreeSum
 
@@ -47,8 +47,8 @@ CASES = {
 
 def planned(*settings: str) -> tuple[Plan, Any, Any]:
     config = load(None, settings)
-    task = task_from_scratch(config, "")
-    return plan(task, config), config, task
+    task = task_of(config)
+    return plan(config), config, task
 
 
 @pytest.mark.sampled(one_in=6)

@@ -183,7 +183,8 @@ def test_another_seed_is_another_run_judged_by_the_same_pairs(
     }
     assert len(set(losses.values())) == 2
     configs = [tiny(task, f"seed={seed}") for seed in (1, 2)]
-    judged_by = [task_of(config).assemble(config, torch.device("cpu")).objective for config in configs]
+    corpus = task_of(configs[0]).open(configs[0])
+    judged_by = [task_of(config).objective(config, corpus, torch.device("cpu")) for config in configs]
     model = load_run(whole[task], device="cpu").model
     assert judged_by[0].validate(model) == judged_by[1].validate(model)
 

@@ -36,7 +36,8 @@ def test_the_loss_of_a_target_is_that_of_its_training(task: str, trained: bool, 
         train_run(config, tmp_path / "run")
     target = opened(str(tmp_path / ("run" if trained else "mine.toml")), [], tokens=8, sequences=2, seed=0)
     found = target.loss(target.inputs(target.model.eval()), target.inputs)
-    work = task_of(config).assemble(config, torch.device("cpu")).objective
+    task = task_of(config)
+    work = task.objective(config, task.open(config), torch.device("cpu"))
     batch = work.micro_batch(0)
     with torch.no_grad():
         expected = work.loss_sums(target.model, batch)[0] / work.target_tokens(batch)

@@ -10,13 +10,13 @@ from normscope.model import DecoderConfig, LanguageModel, Layout
 from normscope.placement import named, registered
 from normscope.runs.config import load
 from normscope.settings.tables import as_table, to_toml
-from normscope.tasks.registry import PRESETS, TASKS, config_of, with_preset
+from normscope.tasks.registry import PRESETS, config_of, with_preset
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_its_settings_and_leaves_the_sizes(name: str) -> None:
     config = load(None, [f'model.preset="{name}"'])
-    plain = TASKS[PRESETS[name].task].config_of({"task": PRESETS[name].task}, source="")
+    plain = config_of({"task": PRESETS[name].task}, source="")
     assert config.task == PRESETS[name].task
     changed, model = PRESETS[name].settings, as_table(config.model)
     for key, value in changed.items():

@@ -18,7 +18,6 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.train.protocol import Feed
 from tiny import SHORT, finish, options, result, tiny
-from tuned import pairs_file, pretrained, tuning
 
 CPU = torch.device("cpu")
 TEXT = ("model.width=16", "model.ffn_width=16", "model.heads=2", "model.blocks=1", "data.sequence_length=24")
@@ -33,13 +32,6 @@ def test_text_that_workers_prepare_trains_to_the_same_bits(task: str, tmp_path: 
     for workers in (0, 2):
         train_run(load(None, [*settings, f"train.input_workers={workers}"]), tmp_path / str(workers))
     assert result(tmp_path / "0", 7) == result(tmp_path / "2", 7)
-
-
-def test_pairs_that_workers_prepare_train_to_the_same_bits(tmp_path: Path) -> None:
-    begin, pairs = pretrained(tmp_path / "pre"), pairs_file(tmp_path / "pairs.tsv", 60)
-    for workers in (0, 1):
-        train_run(tuning(begin, pairs, *LENGTH, f"train.input_workers={workers}"), tmp_path / str(workers))
-    assert result(tmp_path / "0", 7) == result(tmp_path / "1", 7)
 
 
 def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class TrainedModel:
 
         Raises UserError where the run does not translate, ValueError for a search that is none.
         """
-        if not getattr(task_of(self.config), "translates", False):
+        if not task_of(self.config).translates:
             raise UserError(f"a run of task {self.config.task} does not translate; task translation does")
         search = BeamConfig(beam=beam, length_penalty=length_penalty)
         model: Any = self.model

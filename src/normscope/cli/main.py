@@ -28,7 +28,6 @@ _HOMES = {
     "evaluate": "trained.evaluate",
     "translate": "trained.translate",
     "generate": "trained.generate",
-    "finetune": "finetune.finetune",
     "study": "study.study_app",
     "export": "trained.export",
     "import": "trained.import_",

@@ -216,7 +216,7 @@ VERBS = {
     "Begin here": ("demo",),
     "Look at placements and models": ("placements", "choose", "predict", "doctor"),
     "Train and compare": ("data", "train", "compare", "tune", "watch", "report"),
-    "Use what was trained": ("evaluate", "translate", "generate", "finetune"),
+    "Use what was trained": ("evaluate", "translate", "generate"),
     "To and from other libraries, and other placements": ("export", "import", "convert-placement", "transplant"),
     "Measure what the paper claims": ("study",),
 }

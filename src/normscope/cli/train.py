@@ -149,11 +149,10 @@ def train(
 def _say_plan(config: Path | None, settings: list[str], imports: list[str], devices: int, trust: bool) -> None:
     given = read_config(config, settings, imports, trust=trust)
     from ..runs.machine import plan
-    from ..tasks.registry import config_of, task_from_scratch
+    from ..tasks.registry import config_of
 
     loaded = config_of(given.table, source=given.source)
-    task = task_from_scratch(loaded, "a fine-tuning begins with a trained model, whose run says what it takes")
-    for line in plan_lines(plan(task, loaded), loaded, devices):
+    for line in plan_lines(plan(loaded), loaded, devices):
         typer.echo(line)
 
 

@@ -116,10 +116,10 @@ def generate(
     from ..data.documents.tokeniser import SEP
     from ..decode.search import SamplingConfig, positions_left, sample
     from ..report.words import counted
-    from ..runs.trained import load_run_of
+    from ..runs.trained import load_run
     from ..tasks.language_model import LANGUAGE_MODEL
 
-    loaded = load_run_of(LANGUAGE_MODEL, run, which=which, device=device)
+    loaded = load_run(run, of_task=LANGUAGE_MODEL, which=which, device=device)
     end = loaded.codec.ids[SEP]
     # Every document of the training stands behind an end of the one before.
     ids = [end, *loaded.codec.encode_many([prompt])[0]]
@@ -165,11 +165,11 @@ def translate(
     open_trained(run, imports, trust)
     from ..decode.search import BeamConfig
     from ..decode.translate import translate_lines
-    from ..runs.trained import load_run_of
+    from ..runs.trained import load_run
     from ..tasks.translation import TRANSLATION
 
     search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)
-    loaded = load_run_of(TRANSLATION, run, which=which, device=device)
+    loaded = load_run(run, of_task=TRANSLATION, which=which, device=device)
     lines = (_text(f"line {n} of the input", raw).rstrip("\r\n") for n, raw in enumerate(sys.stdin.buffer, 1))
     for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
         if translation.cut:

@@ -78,9 +78,9 @@ def watch(
     \b
       normscope watch runs/compare-my
 
-    folder: Folder of a comparison, a fine-tuning, a study or a run. once: Print the table of all runs once, and end.
-    html: Keep the report of a comparison or a run current as well: its report.html, written anew. out: Folder for that
-    report. By default the comparison's own; report/ in a run's.
+    folder: Folder of a comparison, a study or a run. once: Print the table of all runs once, and end. html: Keep the
+    report of a comparison or a run current as well: its report.html, written anew. out: Folder for that report. By
+    default the comparison's own; report/ in a run's.
     """
     if out is not None and not html:
         raise UserError(f"--out {out} is where --html writes the report; give --html too, or leave it out")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ..errors import UserError, option
 from ..optim import OPTIMIZERS
 from ..settings.tables import spelled
-from ..tasks.registry import task_from_scratch
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from .grid import Grid, registered_name
 from .search import Tuning, asked_tuning
@@ -104,8 +104,7 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
     where two places give an axis differently.
     """
     defaults = list[str]()
-    task = task_from_scratch(base, f"task {base.task} has no placements to compare")
-    of_placement = _Axis("placements", "model.placement", "placements", task.compared)
+    of_placement = _Axis("placements", "model.placement", "placements", task_of(base).compared)
 
     def values(axis: _Axis, *parameters: tuple[str, Sequence[Any] | None]) -> list[Any]:
         given = [
@@ -162,7 +161,7 @@ def _named(names: Sequence[str] | None, base: RunConfig) -> Sequence[str] | None
     """The names, or for `all` those of every placement that is defined for the model."""
     if names is None or list(names) != ["all"]:
         return names and [registered_name(name) for name in names]
-    return task_from_scratch(base, f"task {base.task} has no placements to compare").defined(base)
+    return task_of(base).defined(base)
 
 
 def _listed(values: Sequence[Any]) -> str:

@@ -16,7 +16,7 @@ from ..processes.surroundings import Held, hold
 from ..report.comparison.contents import ComparisonPage
 from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
-from ..tasks.registry import task_from_scratch
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
 from .grid import Cell, Grid, write_configs
@@ -123,7 +123,7 @@ def compare_cells(
     with disk_errors(f"writing into {folder}"):
         write_configs(cells)
     write_manifest(folder, manifest)
-    told = task_from_scratch(cells[0].config, "nothing to compare").notes(corpus)
+    told = task_of(cells[0].config).notes(corpus)
     for line in (*notes, *(f"note: {one}" for one in told), announcement):
         say(line)
     states, stopped = train_all(cells, together, updates, _translations(evaluate), watch, stop_when)
@@ -141,7 +141,7 @@ def train_all(
     cells: list[Cell],
     at_once: int,
     updates: int,
-    translations: Commands[Cell] | None,
+    translations: Commands | None,
     watch: WatchCells,
     stop_when: StopRule | None,
 ) -> tuple[list[CellState[Cell]], Interrupted | None]:
@@ -165,7 +165,7 @@ def train_all(
         return seen, stop
 
 
-def _translations(split: str | None) -> Commands[Cell]:
+def _translations(split: str | None) -> Commands:
     """The command that translates and scores the split with a cell's best checkpoint, unless it was run."""
 
     def commands(cell: Cell) -> list[list[str]]:
@@ -179,12 +179,8 @@ def _translations(split: str | None) -> Commands[Cell]:
 
 
 def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
-    """The corpus of all runs. Raises UserError for a task without comparison, or a split that cannot be evaluated."""
-    task = task_from_scratch(
-        base,
-        f"a comparison trains placements from the start, and task {base.task} starts from weights that have one; "
-        "compare their pre-trainings, and fine-tune each with `normscope finetune`",
-    )
+    """The corpus of all runs. Raises UserError for a split that cannot be evaluated."""
+    task = task_of(base)
     corpus: AnyCorpus = task.open(base)
     if evaluate is not None and not task.translates:
         raise UserError(f"{option('evaluate', evaluate)}: task {base.task} has no translations to score; leave it out")

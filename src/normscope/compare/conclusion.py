@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from ..evidence.judging import Answer
 from ..optim import parse_duration
@@ -11,8 +10,8 @@ from ..placement import StandIn, named
 from ..placement.printing import formula
 from ..report.comparison.contents import Status, TunedArm
 from ..report.words import counted, joined, number
-from ..tasks.protocol import FactLines, TaskFromScratch
-from ..tasks.registry import task_from_scratch
+from ..tasks.protocol import FactLines
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE, ConfigurationOutcome, JudgedRuns, Outcome, perplexity
 
@@ -229,7 +228,7 @@ def formula_in(placement: str, config: RunConfig) -> str:
     """The formula with the constants of this model; encoder and decoder apart where they differ."""
     if issubclass(own := named(placement), StandIn):
         return own.shown
-    found = {shape.kind: formula(named(placement), shape) for shape in _task(config).shapes(config)}
+    found = {shape.kind: formula(named(placement), shape) for shape in task_of(config).shapes(config)}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
     return "; ".join(f"{kind}: {text}" for kind, text in found.items())
@@ -238,7 +237,7 @@ def formula_in(placement: str, config: RunConfig) -> str:
 def facts(configs: Sequence[RunConfig], corpus_facts: FactLines, *, seeds: Sequence[int]) -> FactLines:
     """What the runs of a comparison share, as rows of a table. seeds: how many each configuration has."""
     config = configs[0]
-    train, task = config.train, _task(config)
+    train, task = config.train, task_of(config)
     return [
         *corpus_facts,
         ("Model", task.described(config)),
@@ -290,7 +289,3 @@ def _durations(configs: Sequence[RunConfig]) -> str:
     accumulation = configs[0].train.accumulation
     batches = "1 batch" if accumulation == 1 else f"{accumulation} batches"
     return f"{' or '.join(f'{float(number):g} {unit}' for number, unit in parsed)}; {batches}"
-
-
-def _task(config: RunConfig) -> TaskFromScratch[Any, Any, Any, Any]:
-    return task_from_scratch(config, f"task {config.task} has no comparison")

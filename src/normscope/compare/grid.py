@@ -21,7 +21,7 @@ from ..settings.tables import to_toml
 from ..tasks.run_config import RunConfig
 from ..tasks.translation import TranslationRunConfig
 from ..train import RunFolder, TrainConfig
-from .state import BesideRuns, PoolCell
+from .state import BesideRuns
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -159,7 +159,7 @@ def _config(base: RunConfig, arm: Arm, seed: int, threads: int | Literal["auto"]
     )
 
 
-def write_configs(cells: Iterable[PoolCell]) -> None:
+def write_configs(cells: Iterable[Cell]) -> None:
     """Write the configuration file that each cell's command names.
 
     Raises UserError over a file of another's, and for cells with different settings that have one.

@@ -15,12 +15,11 @@ from ..runs.config import load, load_run_config
 from ..runs.machine import plan
 from ..settings.tables import differences
 from ..tasks.protocol import AnyCorpus, FactLines
-from ..tasks.registry import task_from_scratch
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from .grid import Arm, Cell
 from .pool import trial_seconds
-from .state import PoolCell
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +48,12 @@ def costs_of(cells: Sequence[Cell], corpus: AnyCorpus, known: _Costs) -> _Costs:
 
     Raises UserError where the model cannot have one of the placements.
     """
-    task = task_from_scratch(cells[0].config, "nothing to compare")
-    if not task.weighs_placements:
+    if not task_of(cells[0].config).weighs_placements:
         return known
     found = dict(known)
     for cell in cells:
         if cell.arm.placement not in found:
-            planned = plan(task, cell.config)
+            planned = plan(cell.config)
             seconds = trial_seconds(cell.config, corpus)
             found[cell.arm.placement] = _PlacementCost(
                 planned.parameters, planned.sum, planned.flops_per_update, seconds
@@ -154,7 +152,7 @@ _KIND = SealedJson(
 
 def about(config: RunConfig, corpus: AnyCorpus) -> Manifest:
     """That of a comparison without runs."""
-    task = task_from_scratch(config, "nothing to compare")
+    task = task_of(config)
     facts = list(task.corpus_facts(config, corpus))
     return Manifest(corpus=_AboutCorpus(corpus.fingerprint, task.chance_nats(corpus), facts))
 
@@ -237,7 +235,7 @@ def refuse_unlike(
 _KEYS = ("normscope", "source_sha256", "commit")
 
 
-def sources(cells: Iterable[PoolCell]) -> dict[str, dict[str, Any]]:
+def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
     """By run: the version, the hash of the source and the commit that its environment names.
 
     A folder may hold runs that an earlier source trained; finished runs are not trained again.

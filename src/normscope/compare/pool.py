@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 import torch
 
@@ -18,28 +17,27 @@ from ..processes.surroundings import halted, interpreter, is_held, with_lifeline
 from ..report.words import counted, duration
 from ..signals import Interrupted, StopRequest
 from ..tasks.protocol import AnyCorpus
-from ..tasks.registry import task_from_scratch
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import StopRule, durations
 from ..train.config import DECIDED
 from ..train.device import available_cores
 from .grid import Cell
-from .state import CellState, PoolCell
+from .state import CellState
 
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS = 0.5
 _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
-_Cell = TypeVar("_Cell", bound=PoolCell)
-Commands = Callable[[_Cell], list[list[str]]]
+Commands = Callable[[Cell], list[list[str]]]
 
 
 @dataclass(slots=True)
-class _Work(Generic[_Cell]):
+class _Work:
     """What is to be done for a cell."""
 
-    state: CellState[_Cell]
+    state: CellState[Cell]
     commands: list[list[str]]
     words: list[str] = field(default_factory=list)
     """Of the command that runs."""
@@ -52,13 +50,13 @@ class _Work(Generic[_Cell]):
         return "train" in self.words
 
 
-def train_command(cell: PoolCell, stop_when: StopRule | None = None) -> list[str]:
+def train_command(cell: Cell, stop_when: StopRule | None = None) -> list[str]:
     """What trains the cell, as words after the Python interpreter. stop_when: what ends it early."""
     early = [] if stop_when is None else ["--stop-when", str(stop_when)]
     return ["-m", "normscope", "train", str(cell.config_file), "--run", str(cell.folder.path), *early]
 
 
-def process_of(cell: PoolCell, words: Sequence[str]) -> subprocess.Popen[bytes]:
+def process_of(cell: Cell, words: Sequence[str]) -> subprocess.Popen[bytes]:
     """A process that works on a cell's run, in the threads of the run. Raises OSError where it cannot be started.
 
     words: what follows the Python interpreter; what they say is added to the cell's log. Should this process be
@@ -83,27 +81,27 @@ def at_once(processes: int, config: RunConfig) -> int:
     return processes or max(1, available_cores() // (threads if threads != "auto" else 1))
 
 
-def stated_updates(cell: PoolCell) -> int | None:
+def stated_updates(cell: Cell) -> int | None:
     """The updates of a cell's whole run; None where its duration is in epochs."""
     number, unit = parse_duration(cell.config.train.duration)
     return int(number) if unit == "updates" else None
 
 
-def stated_epochs(cell: PoolCell) -> float | None:
+def stated_epochs(cell: Cell) -> float | None:
     """The epochs of a cell's whole run; None where its duration is in updates."""
     number, unit = parse_duration(cell.config.train.duration)
     return float(number) if unit == "epochs" else None
 
 
 def run_cells(
-    cells: Iterable[_Cell],
+    cells: Iterable[Cell],
     *,
     at_once: int,
-    evaluate: Commands[_Cell] | None = None,
-    updates_of: Callable[[_Cell], int | None] = stated_updates,
+    evaluate: Commands | None = None,
+    updates_of: Callable[[Cell], int | None] = stated_updates,
     stop_when: StopRule | None = None,
-    watch: Callable[[list[CellState[_Cell]]], None],
-) -> list[CellState[_Cell]]:
+    watch: Callable[[list[CellState[Cell]]], None],
+) -> list[CellState[Cell]]:
     """Train every cell that is not over, `at_once` at a time. A cell that another process trains is waited for.
 
     evaluate: commands to run after a cell's training, as words after the Python interpreter. updates_of: the updates
@@ -116,7 +114,7 @@ def run_cells(
         state.read_new_events()
         state.reopen(stop_when)
     waiting = [work for work in (_work(state, evaluate, stop_when) for state in states) if work.commands]
-    running: list[_Work[_Cell]] = []
+    running: list[_Work] = []
     watched = -_WATCH_SECONDS
     try:
         with StopRequest() as stop, _unless_asked_to(stop):
@@ -153,17 +151,17 @@ def _unless_asked_to(stop: StopRequest) -> Iterator[None]:
             raise
 
 
-def _work(state: CellState[_Cell], evaluate: Commands[_Cell] | None, stop_when: StopRule | None) -> _Work[_Cell]:
+def _work(state: CellState[Cell], evaluate: Commands | None, stop_when: StopRule | None) -> _Work:
     commands = [] if state.over else [train_command(state.cell, stop_when)]
     if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
     return _Work(state, commands)
 
 
-def _free(waiting: Iterable[_Work[_Cell]], count: int) -> list[_Work[_Cell]]:
+def _free(waiting: Iterable[_Work], count: int) -> list[_Work]:
     """The first `count` whose run no other process trains, such as one whose parent was killed and that saves."""
 
-    def free(work: _Work[_Cell]) -> bool:
+    def free(work: _Work) -> bool:
         held = is_held(work.state.cell.folder.path)
         if held:
             work.state.status = "waiting for another process"
@@ -173,7 +171,7 @@ def _free(waiting: Iterable[_Work[_Cell]], count: int) -> list[_Work[_Cell]]:
     return list(itertools.islice(filter(free, waiting), count))
 
 
-def _start(work: _Work[_Cell]) -> None:
+def _start(work: _Work) -> None:
     """Start the next command of a cell."""
     work.words = work.commands.pop(0)
     work.state.status = "running" if work.trains else "translating"
@@ -184,7 +182,7 @@ def _start(work: _Work[_Cell]) -> None:
         _fail(work, f"its process could not be started: {error.strerror or error}")
 
 
-def _advance(work: _Work[_Cell]) -> bool:
+def _advance(work: _Work) -> bool:
     """Look at a cell's command and start its next one; False when all are over."""
     if work.process is None:
         return False
@@ -208,7 +206,7 @@ def _advance(work: _Work[_Cell]) -> bool:
     return True
 
 
-def _fail(work: _Work[_Cell], why: str) -> None:
+def _fail(work: _Work, why: str) -> None:
     """A training that fails leaves no result; an evaluation that fails leaves the training as it is."""
     if work.trains:
         work.state.status, work.state.message = "failed", why
@@ -216,7 +214,7 @@ def _fail(work: _Work[_Cell], why: str) -> None:
         work.state.status, work.state.message = "finished", f"trained, but {' '.join(work.words[2:])} failed: {why}"
 
 
-def _stop(running: list[_Work[_Cell]]) -> None:
+def _stop(running: list[_Work]) -> None:
     """Ask every run to save and end, and wait for it."""
     processes = [work.process for work in running if work.process is not None]
     for process in processes:
@@ -232,7 +230,7 @@ def _stop(running: list[_Work[_Cell]]) -> None:
     running.clear()
 
 
-def _last_line(cell: PoolCell) -> str:
+def _last_line(cell: Cell) -> str:
     lines = cell.log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "no output"
 
@@ -242,7 +240,7 @@ _LONG_SECONDS = 1.0
 
 def updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
     """Updates of a whole run. Raises UserError where the corpus has no use for the task."""
-    objective = task_from_scratch(config, "nothing to compare").objective(config, corpus, torch.device("cpu"))
+    objective = task_of(config).objective(config, corpus, torch.device("cpu"))
     return durations(objective, config.train)(config.train.duration)
 
 
@@ -283,7 +281,7 @@ def announced(
 
 def trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
     """Time of one batch of a training on the CPU, forward and backward, in the threads of a run."""
-    task = task_from_scratch(config, "nothing to compare")
+    task = task_of(config)
     threads = torch.get_num_threads()
     torch.set_num_threads(int(config.train.threads))
     try:

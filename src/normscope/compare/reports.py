@@ -14,7 +14,7 @@ from ..report.comparison.page import render
 from ..runs.config import load_run_config
 from ..settings.files import is_run
 from ..tasks.protocol import AnyCorpus
-from ..tasks.registry import task_from_scratch
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from .grid import Cell
@@ -52,8 +52,7 @@ def opened(folder: Path) -> tuple[list[Cell], Manifest]:
     run = RunFolder(folder)
     if run.is_run:
         config = load_run_config(run)
-        task = task_from_scratch(config, f"task {config.task} has no comparison")
-        return [cell_of(run, config)], about(config, task.recorded(config, run.vocabularies))
+        return [cell_of(run, config)], about(config, task_of(config).recorded(config, run.vocabularies))
     manifest = former_manifest(folder, _corpus)
     cells = named_cells(folder, manifest.cells) if manifest is not None else []
     if manifest is None or not cells:
@@ -62,7 +61,7 @@ def opened(folder: Path) -> tuple[list[Cell], Manifest]:
 
 
 def _corpus(config: RunConfig) -> AnyCorpus:
-    corpus: AnyCorpus = task_from_scratch(config, f"task {config.task} has no comparison").open(config)
+    corpus: AnyCorpus = task_of(config).open(config)
     return corpus
 
 

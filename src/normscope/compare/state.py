@@ -3,12 +3,11 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule
 from ..train.config import DECIDED
 
@@ -54,33 +53,6 @@ def _mean(part: Sequence[tuple[float, int]]) -> float:
     return sum(total for total, _ in part) / sum(count for _, count in part)
 
 
-class _ShownCell(Protocol):
-    """A run whose state can be shown."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def folder(self) -> RunFolder: ...
-
-    def columns(self) -> Mapping[str, str]:
-        """What tells it from the others, by heading: the first columns of a table of runs."""
-        ...
-
-
-class PoolCell(_ShownCell, Protocol):
-    """A run that a command of its own can train."""
-
-    @property
-    def config(self) -> RunConfig: ...
-
-    @property
-    def config_file(self) -> Path: ...
-
-    @property
-    def log_file(self) -> Path: ...
-
-
 class BesideRuns:
     """Where a cell's configuration and its output lie: in folders beside that of all runs, under the run's name."""
 
@@ -106,7 +78,7 @@ class BesideRuns:
         return self.beside / folder / f"{self.folder.path.name}{ending}"
 
 
-_Cell = TypeVar("_Cell", bound=_ShownCell)
+_Cell = TypeVar("_Cell", bound=BesideRuns)
 
 
 @dataclass(slots=True)

@@ -92,11 +92,11 @@ def runs_below(folder: Path, known: Mapping[Path, _FoundRun] | None = None) -> l
 def refuse_no_runs(folder: Path, runs: Sequence[_FoundRun]) -> None:
     """Raise UserError where there is nothing to look at."""
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder; give the --out of a comparison, a fine-tuning or a study, or a run")
+        raise UserError(f"{folder} is no folder; give the --out of a comparison or a study, or a run")
     if not runs:
         raise UserError(
-            f"{folder} holds no runs and no configurations of any; give the --out of a comparison, a fine-tuning or a "
-            "study, once it has said that its runs begin, or a run's folder"
+            f"{folder} holds no runs and no configurations of any; give the --out of a comparison or a study, once it "
+            "has said that its runs begin, or a run's folder"
         )
 
 

@@ -15,7 +15,6 @@ from ..placement import Placement, named, registered
 from ..placement.reading import named_parts, walk
 from ..placement.symbol import Symbol, SymbolEnd
 from ..settings.tables import as_table, flat
-from ..tasks.protocol import TaskFromScratch
 from ..tasks.registry import TASKS
 from ..tasks.words import Words
 
@@ -172,8 +171,7 @@ def _refuse_settings(form: ExportForm, model: AnyModel) -> None:
 
 def _kind(model: type[AnyModel]) -> str:
     """A class of models in words."""
-    tasks = [task for task in TASKS.values() if isinstance(task, TaskFromScratch)]
-    return next(f"{task.model_words} (task {task.name})" for task in tasks if task.model is model)
+    return next(f"{task.model_words} (task {task.name})" for task in TASKS.values() if task.model is model)
 
 
 def norm_epsilon(model: AnyModel) -> float:

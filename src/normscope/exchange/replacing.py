@@ -17,7 +17,7 @@ from ..model import Stack, renormalise, unit_vectors
 from ..placement import Placement
 from ..placement.printing import formula
 from ..runs.trained import AnyRun
-from ..tasks.registry import task_from_scratch
+from ..tasks.registry import task_of
 from .forms import AnyModel, wiring
 
 
@@ -168,7 +168,7 @@ class Effect:
 def effect(run: AnyRun, old: AnyModel, new: AnyModel) -> Effect:
     """On validation text of the run where its corpus can be reached and is still that of its vocabulary; otherwise on
     random tokens, which show how hidden states change and nothing of the loss."""
-    text, outputs = task_from_scratch(run.config, "nothing to compare on").sentences(run)
+    text, outputs = task_of(run.config).sentences(run)
     with torch.inference_mode():
         old_hidden, old_logits, targets = outputs(old.eval())
         new_hidden, new_logits, _ = outputs(new.eval())

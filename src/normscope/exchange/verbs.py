@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..limits.ours import nothing_of_ours, refuse_foreign
 from ..runs.config import changed
 from ..runs.trained import load_run, write_run
-from ..tasks.registry import task_from_scratch
+from ..tasks.registry import task_of
 from ..tasks.text_task import TextTask
 from ..train.device import seed_weights
 from . import families
@@ -37,7 +37,7 @@ def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "b
     Raises UserError where no form fits, naming those that would, and where `out` is not free.
     """
     loaded = load_run(run, which=which, device="cpu")
-    words = task_from_scratch(loaded.config, f"{run} cannot be exported").words(loaded.codec)
+    words = task_of(loaded.config).words(loaded.codec)
     return export(loaded.model, words, out, chosen(form, loaded.model))
 
 
@@ -119,7 +119,7 @@ def re_place_run(
     """
     refuse_foreign(out, nothing_of_ours)
     loaded = load_run(run, which=which, device="cpu")
-    task = task_from_scratch(loaded.config, f"{run} has no placement of its own")
+    task = task_of(loaded.config)
     if not task.shapes(loaded.config):
         raise UserError(
             f"{run} has a model of your own: `normscope train` gives it another placement (model.placement), and "

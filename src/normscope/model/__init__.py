@@ -5,7 +5,7 @@ from .initialisation import SCHEMES, initialise, renormalise, unit_vectors
 from .layout import AttentionConfig, Layout, PaddedLayout
 from .placed import scheduled_numbers, set_scheduled
 from .profiling import profile
-from .single import DecoderConfig, EncoderConfig, LanguageModel, MaskedEncoder, PairClassifier
+from .single import DecoderConfig, EncoderConfig, LanguageModel, MaskedEncoder
 from .stack import Stack, StackConfig
 from .transformer import EncoderDecoder, ModelConfig, stack_shape
 
@@ -22,7 +22,6 @@ __all__ = [
     "MaskedEncoder",
     "ModelConfig",
     "PaddedLayout",
-    "PairClassifier",
     "Stack",
     "StackConfig",
     "initialise",

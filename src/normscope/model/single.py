@@ -15,7 +15,7 @@ from .context import Cache, Context
 from .embedding import OutputTable, TextEmbedding
 from .initialisation import initialise
 from .layout import Layout
-from .linear import Dropout, HeadLinear
+from .linear import HeadLinear
 from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
 from .transformer import TextModelConfig
 
@@ -38,8 +38,11 @@ class EncoderConfig(TextModelConfig):
     activation: str = "gelu"
 
 
-class _PooledEncoder(nn.Module):
-    """Token and segment ids in, hidden states out; `pooled` is what a pair of sentences is judged by."""
+class MaskedEncoder(nn.Module):
+    """Token and segment ids in, hidden states out, with the heads of pre-training.
+
+    `predict` and `logits` name masked tokens; `next_sentence` judges a pair of sentences by what is `pooled` of it.
+    """
 
     def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
         super().__init__()
@@ -56,6 +59,13 @@ class _PooledEncoder(nn.Module):
         )
         self.encoder = Stack(self.placement, stack_config(config), initialisation=None)
         self.pooler = HeadLinear(config.width, config.width)
+        self.next_sentence = HeadLinear(config.width, 2)
+        self.transform, self.transform_norm = HeadLinear(config.width, config.width), self.norm()
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary))
+        asked = read_head(self.placement, vocabulary)
+        make = norm_maker(self.placement, config.norm, config.norm_epsilon)
+        self.head = PlacedEnd(asked, make, self.encoder.schedules.value)
+        initialise(self, config.initialisation, named(config.placement))
 
     @property
     def vocabularies(self) -> tuple[int]:
@@ -76,21 +86,6 @@ class _PooledEncoder(nn.Module):
         first_BD = hidden_ND.index_select(0, layout.first_B)
         return self.pooler(first_BD).tanh()  # type: ignore[no-any-return]
 
-
-class MaskedEncoder(_PooledEncoder):
-    """An encoder with the heads of pre-training: `predict` and `logits` name masked tokens, `next_sentence` judges a
-    pair."""
-
-    def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
-        super().__init__(config, vocabulary)
-        self.next_sentence = HeadLinear(config.width, 2)
-        self.transform, self.transform_norm = HeadLinear(config.width, config.width), self.norm()
-        self.output_bias = nn.Parameter(torch.zeros(vocabulary))
-        asked = read_head(self.placement, vocabulary)
-        make = norm_maker(self.placement, config.norm, config.norm_epsilon)
-        self.head = PlacedEnd(asked, make, self.encoder.schedules.value)
-        initialise(self, config.initialisation, named(config.placement))
-
     def predict(self, hidden_MD: Tensor) -> Tensor:
         """Hidden states of masked tokens -> what meets the output rows, (M, D)."""
         return self.transform_norm(functional.gelu(self.transform(hidden_MD)))  # type: ignore[no-any-return]
@@ -103,39 +98,6 @@ class MaskedEncoder(_PooledEncoder):
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """Hidden states (M, D) -> (M, V)."""
         return self.predict(hidden_MD) @ self.output_rows().T + self.output_bias
-
-
-# N = packed tokens, B = sequences, D = width, C = classes
-
-
-_HEAD = ("classifier.weight", "classifier.bias")
-
-
-class PairClassifier(_PooledEncoder):
-    """The pooled first token, dropout, and a linear layer to the classes."""
-
-    def __init__(self, config: EncoderConfig, vocabulary: int, classes: int, *, dropout: float) -> None:
-        super().__init__(config, vocabulary)
-        self.dropout = Dropout(dropout)
-        self.classifier = HeadLinear(config.width, classes)
-        initialise(self, config.initialisation, named(config.placement))
-
-    def logits(self, hidden_ND: Tensor, layout: Layout) -> Tensor:
-        """Hidden states -> (B, C)."""
-        return self.classifier(self.dropout(self.pooled(hidden_ND, layout)))  # type: ignore[no-any-return]
-
-    @torch.no_grad()
-    def start_from(self, pretrained: MaskedEncoder) -> None:
-        """Take every weight and scheduled number but the classifier's, which stays as it was drawn.
-
-        Raises RuntimeError where the two are not of the same sizes and placement.
-        """
-        shared = self.state_dict().keys() - set(_HEAD)
-        theirs = pretrained.state_dict()
-        self.load_state_dict({name: theirs[name] for name in theirs.keys() & shared}, strict=False)
-        missing = shared - theirs.keys()
-        if missing:
-            raise RuntimeError(f"the pre-trained encoder has no {', '.join(sorted(missing))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from ..model import Stack, unit_vectors
 from ..model.linear import fast_matmul
 from ..optim import make_optimizer
 from ..optim.groups import roles
-from ..tasks.protocol import TaskFromScratch
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import TrainConfig
 from ..train.device import Precision, autocast, keep_freed_memory, prepare_cuda, set_threads
@@ -148,8 +148,9 @@ class Plan:
         return 3 * self.largest_block + 2 * self.outside_blocks
 
 
-def plan(task: TaskFromScratch[Any, Any, Any, Any], config: RunConfig) -> Plan:
+def plan(config: RunConfig) -> Plan:
     """Raises UserError for a configuration or a corpus that cannot be trained."""
+    task = task_of(config)
     corpus = task.open(config)
     codec = task.codec_of(corpus)
     device = torch.device("cpu")

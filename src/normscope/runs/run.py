@@ -16,7 +16,7 @@ from ..measure import gradient_norms
 from ..model import profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from ..optim import AdaptiveConfig, adaptive_value, never_peaks
 from ..tasks.protocol import AnyCorpus
-from ..tasks.registry import task_from_scratch, task_of
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import Hooks, Objective, RunFolder, StopRule, TrainConfig, Trainer, durations
 from ..train.config import Stopping
@@ -95,20 +95,22 @@ def _start(
 ) -> tuple[AnyCorpus, dict[str, Any], Trainer]:
     """A process before its run begins or goes on: the corpus, what is written down of the machine, and the trainer."""
     device = own_device(torch.device(config.train.device))
-    assembly = task_of(config).assemble(config, device)
-    for note in assembly.notes:
+    task = task_of(config)
+    corpus = task.open(config)
+    objective, groups = task.objective(config, corpus, device), task.groups(config)
+    for note in task.notes(corpus):
         say(f"note: {note}")
-    corpus, fast = assembly.corpus, prepare_machine(config, device)
+    fast = prepare_machine(config, device)
     environment = describe(device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast)
-    model = assembly.build().to(device)
+    model = task.build(config, task.codec_of(corpus)).to(device)
     norms = gradient_norms
     if config.train.shard:
         sharded(model, config, group)
         norms = gradient_norms if group.size == 1 else sharded_gradient_norms
-    updates_of = durations(assembly.objective, config.train)
+    updates_of = durations(objective, config.train)
     trainer = Trainer(
         model=model,
-        objective=assembly.objective,
+        objective=objective,
         folder=folder,
         train=config.train,
         optimizer=config.optimizer,
@@ -116,11 +118,11 @@ def _start(
         seed=config.seed,
         device=device,
         precision=precision_of(config),
-        hooks=_PlacementHooks(model, config.adaptive.in_updates(updates_of), drawn=assembly.drawn),
-        groups=None if assembly.groups is None else assembly.groups(model),
-        monitor=_monitor(model, assembly.objective, config.train),
+        hooks=_PlacementHooks(model, config.adaptive.in_updates(updates_of)),
+        groups=None if groups is None else groups(model),
+        monitor=_monitor(model, objective, config.train),
         probe=lambda model: {"gradient_norms": norms(model)},
-        extra_validation=assembly.extra_validation,
+        extra_validation=task.extra_validation(config, corpus),
         group=group,
         stopping=_stopping(config, corpus, stop_when),
         listeners=listeners,
@@ -154,24 +156,22 @@ def _held(
 
 
 def _stopping(config: RunConfig, corpus: AnyCorpus, rule: StopRule | None) -> Stopping | None:
-    """Raises UserError for a task that has no loss at chance."""
     if rule is None:
         return None
-    task = task_from_scratch(config, f"{option('stop_when')} knows no loss at chance of task {config.task}")
-    return Stopping(rule, chance_nats=task.chance_nats(corpus), peak_update=config.schedule.warmup_updates)
+    chance_nats = task_of(config).chance_nats(corpus)
+    return Stopping(rule, chance_nats=chance_nats, peak_update=config.schedule.warmup_updates)
 
 
 class _PlacementHooks(Hooks):
     """Initial values taken from the first batch, numbers that follow a schedule, and weights kept at length 1."""
 
-    def __init__(self, model: nn.Module, adaptive: AdaptiveConfig, *, drawn: bool) -> None:
-        """adaptive: with `over` in updates. drawn: False for weights learned elsewhere, which are not profiled."""
-        self.model, self.adaptive, self.drawn = model, adaptive, drawn
+    def __init__(self, model: nn.Module, adaptive: AdaptiveConfig) -> None:
+        """adaptive: with `over` in updates."""
+        self.model, self.adaptive = model, adaptive
         self.scheduled, self.unit_vectors = scheduled_numbers(model), unit_vectors(model)
 
     def before_first_batch(self, forward: Callable[[], object]) -> None:
-        if self.drawn:
-            profile(self.model, forward)
+        profile(self.model, forward)
 
     def before_update(self, update: int) -> dict[str, float]:
         value = adaptive_value(self.adaptive, update)

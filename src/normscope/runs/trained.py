@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,65 +14,40 @@ from ..files import disk_errors, whole_folder
 from ..limits.ours import SealedJson, nothing_of_ours, refuse_foreign
 from ..optim import make_optimizer
 from ..settings.tables import to_toml
-from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Say, TaskFromScratch
-from ..tasks.registry import TASKS, task_from_scratch
+from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Say, Task
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
 from ..train import RunFolder
-from ..train.checkpoint import Checkpoint, contents, save
+from ..train.checkpoint import contents, save
 from ..train.device import choose_device, describe
 from ..train.saving import first_state
 from .config import load_run_config, resolve
 from .machine import prepare_machine
 
-_Config = TypeVar("_Config", bound=RunConfig)
-_Model = TypeVar("_Model", bound=nn.Module)
-_Codec = TypeVar("_Codec")
 AnyRun = LoadedRun[Any, Any, Any]
 
 
-def load_run(path: Path, *, which: str = "best", device: str = "auto") -> AnyRun:
-    """The model of a run at a checkpoint: `best`, `last` or an update's number. Raises UserError.
+def load_run(
+    path: Path, *, which: str = "best", device: str = "auto", of_task: Task[Any, Any, Any, Any] | None = None
+) -> AnyRun:
+    """The model of a run at a checkpoint: `best`, `last` or an update's number.
 
-    A fine-tuning cannot be loaded.
+    of_task: what the run is to be of; None for any. Raises UserError, also for a run of another.
     """
     folder = RunFolder(path)
     found = folder.checkpoint(which)
     config = load_run_config(folder)
-    loadable = [name for name, task in TASKS.items() if isinstance(task, TaskFromScratch)]
-    task = task_from_scratch(
-        config,
-        f"{path} is a run of task {config.task}; this needs one of task {', '.join(loadable[:-1])} or {loadable[-1]}",
-    )
-    return _loaded(task, config, folder, found, device)
-
-
-def load_run_of(
-    task: TaskFromScratch[_Config, Any, _Model, _Codec], path: Path, *, which: str = "best", device: str = "auto"
-) -> LoadedRun[_Config, _Model, _Codec]:
-    """As `load_run`, for a run of one task. Raises UserError, also for a run of another."""
-    folder = RunFolder(path)
-    found = folder.checkpoint(which)
-    config = load_run_config(folder)
-    if not isinstance(config, task.config):
-        raise UserError(f"{path} is a run of task {config.task}; this needs one of task {task.name}")
-    return _loaded(task, config, folder, found, device)
-
-
-def _loaded(
-    task: TaskFromScratch[_Config, Any, _Model, _Codec],
-    config: _Config,
-    folder: RunFolder,
-    checkpoint: Checkpoint,
-    device: str,
-) -> LoadedRun[_Config, _Model, _Codec]:
+    task = task_of(config)
+    if of_task is not None and of_task is not task:
+        raise UserError(f"{path} is a run of task {config.task}; this needs one of task {of_task.name}")
     refuse_unrun(config, source=str(folder.path))
     folder.refuse_other_vocabularies()
     codec = task.load_codec(folder.vocabularies)
     chosen = choose_device(device)
     prepare_machine(config, chosen)
     model = task.build(config, codec)
-    checkpoint.load_model(model)
-    return LoadedRun(config, model.to(chosen).eval(), codec, checkpoint.update, folder.environment())
+    found.load_model(model)
+    return LoadedRun(config, model.to(chosen).eval(), codec, found.update, folder.environment())
 
 
 SCORES = SealedJson(
@@ -102,7 +77,7 @@ def evaluate_run(
     UserError, also where a run that does not translate is asked for either.
     """
     run = load_run(path, which=which, device=device)
-    task = task_from_scratch(run.config, f"{path} cannot be evaluated")
+    task = task_of(run.config)
     asked = [option(name) for name in search] + ["--output"] * translations
     if asked and not task.translates:
         raise UserError(
@@ -131,8 +106,7 @@ def evaluate_text(
     Raises UserError, also for a run of another task.
     """
     run = load_run(path, which=which, device=device)
-    task = task_from_scratch(run.config, f"{path} cannot be evaluated")
-    found = task.evaluate_text(run, text, layout=layout, language=language)
+    found = task_of(run.config).evaluate_text(run, text, layout=layout, language=language)
     settings = {"run": str(path), "update": run.update, "split": str(text)}
     return dataclasses.replace(found, settings={**settings, **found.settings})
 

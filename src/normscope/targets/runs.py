@@ -14,8 +14,8 @@ from ..runs.config import load, trust_run
 from ..runs.trained import load_run
 from ..settings.files import is_run, run_named
 from ..settings.tables import read_toml
-from ..tasks.protocol import TaskFromScratch, TrainingBatch
-from ..tasks.registry import task_from_scratch
+from ..tasks.protocol import Task, TrainingBatch
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
 from .target import Target, wanted_placement
 
@@ -27,9 +27,7 @@ def of_config(file: Path, settings: Sequence[str]) -> Target:
     """Initial weights of the configuration's seed, a batch of its training, its loss and its optimiser."""
     config = load(file, settings)
     refuse_unrun(config, source=str(file))
-    task = task_from_scratch(
-        config, f"{file} has task {config.task}: a fine-tuning is diagnosed by the run that it starts from"
-    )
+    task = task_of(config)
     corpus = task.open(config)
     return _target(str(file), task, config, task.build(config, task.codec_of(corpus)), corpus, None)
 
@@ -40,7 +38,7 @@ def of_run(folder: Path, settings: Sequence[str]) -> Target:
         raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
     run = load_run(folder, device="cpu")
     title = f"{folder.resolve().name}, update {run.update}"
-    task = task_from_scratch(run.config, f"{folder} cannot be diagnosed")
+    task = task_of(run.config)
     # A checkpoint of ours that lacks something is refused when it is loaded.
     whole = Loading(missing=(), unexpected=())
     return _target(title, task, run.config, run.model, task.open(run.config), whole)
@@ -48,7 +46,7 @@ def of_run(folder: Path, settings: Sequence[str]) -> Target:
 
 def _target(
     title: str,
-    task: TaskFromScratch[Any, Any, Any, Any],
+    task: Task[Any, Any, Any, Any],
     config: RunConfig,
     model: nn.Module,
     corpus: Any,
@@ -87,7 +85,7 @@ def _loss(output: Any, run: _BatchInputs) -> Tensor:
 def of_own_batches(text: str, model: nn.Module) -> Target:
     """A model whose file has the functions that experiments ask for, on its batches and by its loss."""
     config = load(Path(text))
-    task = task_from_scratch(config, text)
+    task = task_of(config)
     found = _target(text, task, config, model, task.open(config), None)
     # Rate, warm-up and clip are the configuration's defaults, and nobody's word.
     return replace(found, optimizer=None, warmup_updates=None, clip_norm=None, wanted_placement=wanted_placement(model))

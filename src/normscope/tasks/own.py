@@ -22,7 +22,7 @@ from ..train.device import seed_weights
 from .loss import LN2, unigram_entropy_nats
 from .own_batches import IGNORED, OwnBatch, Source, digest, labels_in
 from .own_functions import CONTRACT, ModelFile
-from .protocol import Evaluation, FactLines, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
+from .protocol import Evaluation, FactLines, LoadedRun, Outputs, Task, TrainingBatch
 from .run_config import RunConfig
 from .words import Words
 
@@ -207,7 +207,7 @@ class _OwnObjective(Objective):
         return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}
 
 
-class _Own(TaskFromScratch[_OwnRunConfig, Any, nn.Module, None]):
+class _Own(Task[_OwnRunConfig, Any, nn.Module, None]):
     """Whatever the user's file says."""
 
     name: str = "own"

@@ -18,7 +18,6 @@ from ..limits.memory import bounded_building
 from ..model import Layout
 from ..model.transformer import least_weights
 from ..placement import StackShape, registered
-from ..settings.validation import validated
 from ..train import Objective, Share
 from ..train.device import seed_weights
 from .run_config import RunConfig, with_absolute_paths
@@ -51,23 +50,6 @@ class AnyCorpus(Protocol):
     def save_vocabularies(self, folder: Path) -> None:
         """Write what is needed to use a model without the corpus."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembly:
-    """A run before its first update."""
-
-    corpus: AnyCorpus
-    objective: Objective
-    build: Callable[[], nn.Module]
-    """The model with its initial weights, on the CPU."""
-    drawn: bool = True
-    """The weights are drawn, not learned elsewhere: a placement may set its own by a first batch."""
-    extra_validation: ExtraValidation | None = None
-    groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None
-    """Parameter groups of the optimiser; None for one a role."""
-    notes: Sequence[str] = ()
-    """What the user is told at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,29 +100,12 @@ SMALLER = "make model.width, model.ffn_width, the blocks or the vocabulary small
 """What to do about a model that does not fit into memory."""
 
 
-class Task(ABC, Generic[_Config]):
-    """What a model learns: the configuration of a run, and the run before its first update."""
+class Task(ABC, Generic[_Config, _Corpus, _Model, _Codec]):
+    """What a model learns: how its runs are configured, built, trained, compared, diagnosed, evaluated and exported."""
 
     name: str
     """As `task = "…"` in a configuration says it."""
     config: type[_Config]
-
-    def config_of(self, table: Mapping[str, Any], *, source: str) -> _Config:
-        """The configuration in a table. Raises UserError; `source` is what its message calls the table."""
-        return validated(self.config, table, source=source)
-
-    def with_absolute_paths(self, config: _Config) -> _Config:
-        """The configuration with every path in it absolute."""
-        return with_absolute_paths(config)
-
-    @abstractmethod
-    def assemble(self, config: _Config, device: torch.device) -> Assembly:
-        """Raises UserError where the corpus cannot be opened, or does not fit the configuration."""
-
-
-class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
-    """A task whose models begin with drawn weights: they can be compared, diagnosed, evaluated and exported."""
-
     model: type[_Model]
     model_words: str
     """What kind of model it is, with its article."""
@@ -150,6 +115,10 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     """The placements of a comparison that names none."""
     weighs_placements: bool = False
     """Whether a comparison measures what each placement takes in memory and time."""
+
+    def with_absolute_paths(self, config: _Config) -> _Config:
+        """The configuration with every path in it absolute."""
+        return with_absolute_paths(config)
 
     @abstractmethod
     def open(self, config: _Config) -> _Corpus:
@@ -186,17 +155,6 @@ class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     @abstractmethod
     def objective(self, config: _Config, corpus: _Corpus, device: torch.device) -> Objective:
         """Batches and loss. Raises UserError where the corpus has no use for the task."""
-
-    def assemble(self, config: _Config, device: torch.device) -> Assembly:
-        corpus = self.open(config)
-        return Assembly(
-            corpus=corpus,
-            objective=self.objective(config, corpus, device),
-            build=lambda: self.build(config, self.codec_of(corpus)),
-            extra_validation=self.extra_validation(config, corpus),
-            groups=self.groups(config),
-            notes=self.notes(corpus),
-        )
 
     def groups(self, config: _Config) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
         """Parameter groups that the configuration's model has of its own."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..errors import UserError
 from ..settings.tables import check_choice
+from ..settings.validation import validated
 from .language_model import LANGUAGE_MODEL
 from .masked_lm import MASKED_LM
 from .own import OWN
-from .pair_classification import PAIR_CLASSIFICATION
-from .protocol import Task, TaskFromScratch
+from .protocol import Task
 from .run_config import RunConfig, let_stand_in
 from .translation import TRANSLATION
 
@@ -72,26 +72,13 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-TASKS: dict[str, Task[Any]] = {
-    task.name: task for task in (TRANSLATION, MASKED_LM, LANGUAGE_MODEL, PAIR_CLASSIFICATION, OWN)
-}
+TASKS: dict[str, Task[Any, Any, Any, Any]] = {task.name: task for task in (TRANSLATION, MASKED_LM, LANGUAGE_MODEL, OWN)}
 _DEFAULT = TRANSLATION.name
 
 
-def task_of(config: RunConfig) -> Task[Any]:
+def task_of(config: RunConfig) -> Task[Any, Any, Any, Any]:
     """The task of a configuration."""
     return TASKS[config.task]
-
-
-def task_from_scratch(config: RunConfig, otherwise: str) -> TaskFromScratch[Any, Any, Any, Any]:
-    """The task of a configuration whose models begin with drawn weights.
-
-    Raises UserError with the text `otherwise` for a task that starts from weights learned elsewhere.
-    """
-    task = TASKS[config.task]
-    if not isinstance(task, TaskFromScratch):
-        raise UserError(otherwise)
-    return task
 
 
 def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
@@ -104,5 +91,5 @@ def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
     name = table.get("task", _DEFAULT)
     if not isinstance(name, str) or name not in TASKS:
         raise UserError(f"{source}: task must be one of {', '.join(TASKS)}, got {name!r}")
-    config: RunConfig = TASKS[name].config_of(table, source=source)
+    config: RunConfig = validated(TASKS[name].config, table, source=source)
     return config

@@ -34,7 +34,7 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     task: str
     data: Any
-    """Each has a `corpus`: a folder or file, or a name of embedded data."""
+    """Each has a `corpus`: a folder, or a name of embedded data."""
     model: Any
     """Each has a `placement`."""
 
@@ -54,7 +54,12 @@ class TextRunConfig(RunConfig):
     def __post_init__(self) -> None:
         # Slots make a new class, of which a bare `super()` does not know.
         RunConfig.__post_init__(self)
-        refuse_too_long(self.data.sequence_length, self.model)
+        length, model = self.data.sequence_length, self.model
+        if model.position_encoding == "learned" and length > model.positions:
+            raise ValueError(
+                f"data.sequence_length={length} is above model.positions={model.positions}: the model has no "
+                "embedding for later positions; make the sequences shorter or the positions more"
+            )
 
 
 def with_absolute_paths(config: C) -> C:
@@ -63,7 +68,7 @@ def with_absolute_paths(config: C) -> C:
     Raises UserError for a file that is not there.
     """
     data = config.data
-    corpus = data.corpus if data.corpus == TOY else absolute(data.corpus)
+    corpus = data.corpus if data.corpus == TOY else str(Path(data.corpus).resolve())
     imports = tuple(str(OwnFile.of(file).pinned()) for file in config.imports)
     return replace(config, imports=imports, data=replace(data, corpus=corpus))
 
@@ -90,17 +95,3 @@ def refuse_unrun(config: RunConfig, *, source: str) -> None:
         f"{source}: its model takes Python of {file}, which runs on your word alone: --trust (trust=True in Python) "
         f"runs it as it was when the run began, and --import {file} whatever it holds"
     )
-
-
-def absolute(path: str) -> str:
-    """The whole path of a file or folder."""
-    return str(Path(path).resolve())
-
-
-def refuse_too_long(sequence_length: int, model: EncoderConfig | DecoderConfig) -> None:
-    """Raise ValueError where a model has no positions for sequences of that length."""
-    if model.position_encoding == "learned" and sequence_length > model.positions:
-        raise ValueError(
-            f"data.sequence_length={sequence_length} is above model.positions={model.positions}: the model has no "
-            "embedding for later positions; make the sequences shorter or the positions more"
-        )

@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..placement import StackShape
 from ..train import ALONE, Objective, Share
 from .loss import unigram_entropy_nats
-from .protocol import LONGEST, RANDOM_TOKENS, ROWS, Evaluation, FactLines, LoadedRun, Outputs, TaskFromScratch, _Model
+from .protocol import LONGEST, RANDOM_TOKENS, ROWS, Evaluation, FactLines, LoadedRun, Outputs, Task, _Model
 from .run_config import TextRunConfig
 
 SHORTEST_ROW = 7
@@ -59,7 +59,7 @@ class TextObjective(Objective, Generic[_Section]):
         """Means over a split."""
 
 
-class TextTask(TaskFromScratch[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Config, _Model]):
+class TextTask(Task[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Config, _Model]):
     """Sequences of tokens of documents, read by one stack."""
 
     specials: ClassVar[tuple[str, ...]] = SPECIALS

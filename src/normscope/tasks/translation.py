@@ -25,7 +25,7 @@ from ..train import ALONE, Objective, Share
 from . import translation_samples as samples
 from . import words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
-from .protocol import Evaluation, ExtraValidation, FactLines, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
+from .protocol import Evaluation, ExtraValidation, FactLines, LoadedRun, Outputs, Task, TrainingBatch
 from .run_config import RunConfig
 from .translation_samples import evaluate_split
 
@@ -133,7 +133,7 @@ class TranslationObjective(Objective):
 _Run = LoadedRun[TranslationRunConfig, EncoderDecoder, Codec]
 
 
-class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
+class Translation(Task[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
     """Sentences of one language to sentences of another, by an encoder-decoder."""
 
     name: str = "translation"

@@ -56,7 +56,7 @@ def smoothed_loss(asked_M: Tensor, smoothing: float) -> Callable[[Any], Tensor]:
 
 
 def sentences(codec: Codec, open_corpus: Callable[[], Corpus]) -> tuple[str, Outputs]:
-    """What to compare two models of one codec on; see `TaskFromScratch.sentences`."""
+    """What to compare two models of one codec on; see `Task.sentences`."""
     text, (sources, targets) = _pairs(codec, open_corpus)
 
     def outputs(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:

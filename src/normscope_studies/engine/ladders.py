@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.manifest import sources
 from normscope.compare.pool import run_cells
-from normscope.compare.state import CellState, PoolCell
+from normscope.compare.state import CellState
 from normscope.errors import UserError
 from normscope.evidence.estimates import estimate
 from normscope.evidence.judging import Answer, holm, learned
@@ -280,7 +280,7 @@ def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[_LadderRun]
     return [_run(cell) for cell in cells]
 
 
-def train_all(cells: Sequence[PoolCell], stage: str, pieces: Pieces) -> None:
+def train_all(cells: Sequence[Cell], stage: str, pieces: Pieces) -> None:
     """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one on a device."""
     total = sum(int(cell.config.train.duration) for cell in cells)
 

@@ -11,6 +11,7 @@ from typing import Any
 from normscope.data.opening import TOY, TextDataConfig
 from normscope.errors import UserError
 from normscope.optim import OptimizerConfig, ScheduleConfig
+from normscope.settings.validation import validated
 from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
 from normscope.tasks.registry import with_preset
 from normscope.train import TrainConfig
@@ -75,7 +76,7 @@ def language_model(
         "data": asdict(_text(config)),
         "model": {"preset": preset, "positions": config.sequence_length, **sizes},
     }
-    made = LANGUAGE_MODEL.config_of(with_preset(table, source="the study"), source="the study")
+    made = validated(LANGUAGE_MODEL.config, with_preset(table, source="the study"), source="the study")
     return replace(made, optimizer=optimizer, **_training(config))
 
 

@@ -16,7 +16,7 @@ from normscope.measure import expected_gradient_norms
 from normscope.model import EncoderDecoder, ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.optim import OptimizerConfig, ScheduleConfig
-from normscope.runs.trained import load_run_of
+from normscope.runs.trained import load_run
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 from normscope.train import TrainConfig
 from normscope.train.device import keep_freed_memory, seed_micro_batch
@@ -190,7 +190,7 @@ class Bench:
 
     def after_training(self, folder: Path, condition: Condition, seed: int) -> dict[str, Any]:
         """With the weights of the last checkpoint of a run."""
-        run = load_run_of(TRANSLATION, folder, which="last", device=str(self.device))
+        run = load_run(folder, of_task=TRANSLATION, which="last", device=str(self.device))
         return self.norms(run.model, condition, seed) | {"update": run.update}
 
     def norms(

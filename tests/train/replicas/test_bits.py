@@ -14,7 +14,6 @@ from normscope.settings.tables import to_toml
 from normscope.tasks.run_config import RunConfig
 from tiny import SETTINGS, result
 from together import ended, started
-from tuned import pairs_file, pretrained, tuning
 
 pytestmark = pytest.mark.sampled(one_in=6)
 
@@ -90,19 +89,6 @@ def test_several_processes_write_the_bytes_of_one(
         assert result(tmp_path / str(size), 14) == result(tmp_path / "one", 14), size
     events = [json.loads(line)["event"] for line in (tmp_path / "one/metrics.jsonl").read_text().splitlines()]
     assert events.count("validation") == 3  # after 5, 10 and 14 updates: something was shared out
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("placement", PLACEMENTS if WHOLE else ["post-ln"])
-def test_fine_tuning_in_several_processes_writes_the_bytes_of_one(placement: str, tmp_path: Path) -> None:
-    start = pretrained(tmp_path / "pre", f'model.placement="{placement}"', *PLACEMENTS[placement])
-    settings = ("train.accumulation=2", 'train.duration="2 epochs"')
-    config = tuning(start, pairs_file(tmp_path / "pairs.tsv", 60), *settings)
-    together(config, tmp_path / "one", 1)
-    last = max(int(path.name.removeprefix("step-")) for path in (tmp_path / "one/checkpoints").iterdir())
-    for size in (2, 3, 4) if WHOLE else (2,):
-        together(config, tmp_path / str(size), size)
-        assert result(tmp_path / str(size), last) == result(tmp_path / "one", last), size
 
 
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:

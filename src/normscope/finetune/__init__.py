@@ -1,1 +1,0 @@
-"""Fine-tuning over a grid of settings and seeds."""
