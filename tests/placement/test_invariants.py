@@ -163,6 +163,12 @@ class TestAtInitialisation:
         torch.testing.assert_close(output(stack, inputs()), x_ND, **SAME)
 
     @KINDS
+    def test_pre_to_post_before_the_first_update_is_pre_ln(self, kind):
+        between = initial_stack("pre-to-post", kind)
+        pre = with_weights_of(initial_stack("pre-ln", kind), between, pre="main")
+        torch.testing.assert_close(output(between, inputs()), output(pre, inputs()), **SAME)
+
+    @KINDS
     @pytest.mark.parametrize("name", ["admin", "admin-clinic"])
     def test_admin_before_its_batch_is_post_ln(self, name, kind):
         stack, post = initial_stack(name, kind), initial_stack("post-ln", kind)

@@ -32,6 +32,11 @@ class TestDoublyStochastic:
         torch.testing.assert_close(matrix.sum(-2), torch.ones(len(tokens), 4).double(), rtol=0, atol=1e-12)
         torch.testing.assert_close(matrix.sum(-1), torch.ones(len(tokens), 4).double(), rtol=0, atol=1e-6)
 
+    def test_the_last_half_of_a_round_is_of_columns(self):
+        matrix = torch.tensor(doubly_stochastic([0.0, 1.0, -2.0, 3.0], rounds=1), dtype=torch.float64)
+        torch.testing.assert_close(matrix.sum(-2), torch.ones(2).double(), rtol=0, atol=1e-5)
+        assert (matrix.sum(-1) - 1).abs().min() > 1e-2
+
     @examples(25)
     @given(logits=LOGITS)
     def test_constants_are_mixed_as_tensors_are(self, logits):

@@ -5,7 +5,9 @@ import torch
 
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig, Stack, StackConfig
 from normscope.placement import Placement, StackShape, named, register, registered
+from normscope.placement import registry as registering
 from normscope.placement.reading import read
+from normscope.placement.registry import StandIn, stand_in
 from placement.expected import expected
 from stacks import small_model, small_stack
 
@@ -52,6 +54,28 @@ class TestRegister:
         register(Own)
         again = type("Own", (Own,), {"__module__": Own.__module__, "__qualname__": Own.__qualname__})
         assert named(register(again).name) is again
+
+    def test_the_same_class_of_a_session_without_a_file_is_no_clash(self, registry):
+        """A notebook's cell that is run again, whose module nothing has imported."""
+        made = {"__module__": "a_cell", "__qualname__": "Own"}
+        for _ in range(2):
+            again = register(type("Own", (Own,), made))
+        assert named("own") is again
+        with pytest.raises(ValueError, match=r"'own' is taken by a_cell\.Own"):
+            register(Own)
+
+    def test_a_placement_whose_file_was_not_run_has_a_name_and_no_model(self, monkeypatch):
+        monkeypatch.setattr(registering, "_STAND_INS", {})
+        for name in ("theirs", "post-ln", "own"):
+            stand_in(name, "theirs.py")
+        theirs = named("theirs")
+        assert (theirs.title, theirs.shown) == ("theirs", "not shown: theirs.py, which has it, was not run")
+        with pytest.raises(ValueError, match=r"'theirs' is one of theirs\.py, which was not run"):
+            theirs(StackShape(kind="encoder", width=8, encoder_blocks=1))
+        assert "theirs" not in registered()
+        assert not issubclass(named("post-ln"), StandIn)
+        with pytest.raises(ValueError, match="unknown placement 'own'"):
+            named("own")
 
     def test_a_taken_name_is_refused(self, registry):
         taken = type("Other", (Own,), {"name": "post-ln"})

@@ -4,7 +4,7 @@ import pytest
 
 from normscope.placement import Placement, StackShape, named, registered
 from normscope.placement.reading import read
-from normscope.placement.wiring import Wiring, wirings
+from normscope.placement.wiring import Box, Wire, Wiring, wirings
 
 SHAPES = {
     "encoder-decoder's encoder": StackShape(kind="encoder", width=8, heads=2, encoder_blocks=3, decoder_blocks=3),
@@ -128,7 +128,7 @@ class Odd(Placement):
     def join(self, x, sublayer, norm):
         stream, (*_, last) = x
         share = sublayer.parameter("share", initial=0.5)
-        return (1 - stream * sublayer(stream)) / (share + 1) + 3, (last / 2,)
+        return (1 - stream * sublayer(stream)) / (share + 1) + 3, (last / 2, last / 4)
 
     def finish(self, state, end):
         return state[0] - state[1][-1]
@@ -138,7 +138,7 @@ def test_numbers_stand_on_the_side_they_are_written():
     labels = [node.label for node in drawn(Odd)["every block"].boxes]
     assert [label for label in labels if label not in ("x", "old", "attention", "feed-forward")] == [
         *("·", "1 -", "÷ (share + 1)", "+ 3") * 2,
-        *("÷ 2", "÷ 2"),
+        *("÷ 4", "÷ 2", "÷ 4", "append"),  # of attention, and what the feed-forward makes of it
     ]
 
 
@@ -169,6 +169,14 @@ def test_every_placement(name, shape):
     applied = [sum(sublayer.norm.uses for sublayer in block) for block in read(placement).blocks]
     shown = [str(w.boxes).count("norm") - str(w.boxes).count("kind='norm'") for w in blocks]
     assert set(shown) == set(applied)
+
+
+def test_what_is_handed_on_is_read_only_where_that_counts():
+    """x is normed to x; r is an output as it comes; nothing has to do with h."""
+    boxes = (*(Box("input", name) for name in "xrh"), Box("norm", "norm"), Box("output", "x"), Box("output", "r"))
+    wiring = Wiring("every block", boxes, (Wire(0, 3), Wire(3, 4), Wire(1, 5)))
+    assert wiring.reads(handed_on=False) == {"x"}
+    assert wiring.reads(handed_on=True) == {"x", "r"}
 
 
 KINDS = {"mix": "mix", "weighted sum": "mix", "weighted sums": "mix", "append": "append", "replace the last": "append"}
