@@ -6,6 +6,10 @@ folder of results, share `results/numbers.tsv`. So the text stays text, and a re
 sentence that it belongs to. After a change of either: `python tests/numbers_bound.py`, which keeps what still holds,
 looks for keys of what is new, and says what it could not bind.
 
+All other numbers of these pages, settings in examples, references, years, have no data that they could be held against.
+They are sealed: `numbers_sealed.tsv` lists every number by page and section as it was last written on purpose, so that
+none changes unseen. The same command seals what stands there now.
+
 A key is a path, `arms/3/seeds/0/bleu`; `*` stands for every entry, `|mean`, `|min` and `|max` for what is made of them,
 `|100` for per cent, a minus before it for the other sign. `claims/NAME/found#2` is the third number of a sentence.
 """
@@ -36,6 +40,8 @@ _HIDDEN = re.compile(
     r"|arXiv:[\d.]+|\b(?:19|20)\d\d\b|\b(?:section|eq\.|figure|table|appendix|lemma|theorem)s? \(?[\d.]+",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
+SEALED = Path(__file__).with_name("numbers_sealed.tsv")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _STRINGS = ("found", "conditions", "statement")
 _LEAST_SCORE = 4.0
 """How well a key's words must go with those about a whole number, which is in the data by chance."""
@@ -350,9 +356,41 @@ def bind(page: Path) -> list[tuple[str, str]]:
     return rows
 
 
+def sections(text: str) -> list[tuple[str, list[str]]]:
+    """Headings, the text before the first one as "", each with every number that stands under it, in order."""
+    parts = re.split(r"^(#+ .*)$", text, flags=re.MULTILINE)
+    headings = ["", *(heading.lstrip("# ") for heading in parts[1::2])]
+    titles = ["", *parts[1::2]]
+    found = [_DIGITS.findall(title + body) for title, body in zip(titles, parts[::2], strict=True)]
+    return [(heading, numbers) for heading, numbers in zip(headings, found, strict=True) if numbers]
+
+
+def sealed(page: Path) -> list[tuple[str, list[str]]]:
+    """The same as it was last written on purpose."""
+    rows = [line.split("\t") for line in SEALED.read_text(encoding="utf-8").splitlines()]
+    return [(heading, numbers.split(" ")) for name, heading, numbers in rows if name == str(page.relative_to(ROOT))]
+
+
+def unsealed(text: str, page: Path) -> Iterator[str]:
+    """Sections whose numbers have changed since, with the first that is another."""
+    now, before = sections(text), sealed(page)
+    for heading, numbers in now:
+        if (heading, numbers) not in before:
+            old = next((kept for name, kept in before if name == heading), [])
+            new = next((a for a, b in zip(numbers, [*old, *[""] * len(numbers)], strict=False) if a != b), "fewer")
+            yield f"{heading or 'the beginning'}: {new} is not what was sealed"
+    yield from (f"{heading}: its numbers are gone" for heading, numbers in before if heading not in dict(now))
+
+
 def main() -> int:
-    """Write the keys anew; 1 where a number has none and should."""
+    """Write the keys anew, and the seal; 1 where a number has no key and should."""
     left, shared = 0, []
+    kept = [
+        "\t".join((str(page.relative_to(ROOT)), heading, " ".join(numbers)))
+        for page in pages()
+        for heading, numbers in sections(page.read_text(encoding="utf-8"))
+    ]
+    SEALED.write_text("\n".join(kept) + "\n", encoding="utf-8")
     for page in pages():
         rows, said = bind(page), said_in(page)
         for line in wrong_in(said, rows):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import numbers_bound
-from numbers_bound import ROOT, Said, agrees, at, is_measured, pages, said_in, stored, wrong_in
+from numbers_bound import ROOT, Said, agrees, at, is_measured, pages, said_in, stored, unsealed, wrong_in
 
 PAGES = pages()
 
@@ -43,6 +43,25 @@ def test_changed_digits_are_noticed() -> None:
     assert measured > 1000
     assert texts == count
     assert values >= 0.98 * measured
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_number_has_changed_unseen(page: Path) -> None:
+    """Where one was changed on purpose: `python tests/numbers_bound.py`."""
+    assert list(unsealed(page.read_text(encoding="utf-8"), page)) == []
+
+
+def test_a_changed_digit_breaks_the_seal_wherever_it_stands() -> None:
+    rng = random.Random(2)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        places = [place for place, one in enumerate(text) if one.isdecimal()]
+        for place in rng.sample(places, min(4, len(places))):
+            other = f"{text[:place]}{(int(text[place]) + rng.randint(1, 9)) % 10}{text[place + 1 :]}"
+            assert list(unsealed(other, page)) != [], (page, text[max(0, place - 40) : place + 1])
+    text = PAGES[0].read_text(encoding="utf-8")
+    assert list(unsealed(text + "\n## More\n\n12 more.\n", PAGES[0])) == ["More: 12 is not what was sealed"]
+    assert next(unsealed(text.replace("\n## ", "\n## No "), PAGES[0])).startswith("No ")
 
 
 def test_signs_whole_numbers_and_words_are_numbers() -> None:
