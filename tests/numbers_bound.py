@@ -392,7 +392,11 @@ def main() -> int:
     ]
     SEALED.write_text("\n".join(kept) + "\n", encoding="utf-8")
     for page in pages():
-        rows, said = bind(page), said_in(page)
+        before, rows, said = stored(page), bind(page), said_in(page)
+        # A key is looked for by its value and the words about it: whether it is the right one is for a reader to see.
+        for (token, key), one in zip(rows, said, strict=True):
+            if key and (token, key) not in before:
+                print(f"{page.relative_to(ROOT)}, line {one.line}: {token} is taken from {key}")
         for line in wrong_in(said, rows):
             print(f"{page.relative_to(ROOT)}: {line}")
             left = 1
