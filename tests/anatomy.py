@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 73_310,
-    "lines of normscope": 60_860,
+    "lines": 73_285,
+    "lines of normscope": 60_835,
     "files": 447,
     "import lines, %": 6.44,
     "public nouns": 593,

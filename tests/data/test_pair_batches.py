@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from normscope.data.documents.batches import Masker, PairBatch, PairSource, sequence
+from normscope.data.documents.batches import Masker, PairBatch, PairSource
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.pairs import pack_pairs
 from normscope.data.documents.tokeniser import CLS, MASK, SEP, TextTokeniser
@@ -48,7 +48,6 @@ def test_a_batch_is_cls_a_sep_b_sep_with_tokens_hidden(source: PairSource) -> No
         assert row == [cls, *first, sep, *second, sep]
         assert segments == [0] * (len(first) + 2) + [1] * (len(second) + 1)
         assert random == pair.is_random
-    assert batch.lengths_B.tolist() == source.pairs.lengths[indices].tolist()
 
 
 def test_masks_do_not_depend_on_the_batch(source: PairSource) -> None:
@@ -58,13 +57,6 @@ def test_masks_do_not_depend_on_the_batch(source: PairSource) -> None:
     assert together.targets_M.tolist() == [i for batch in alone for i in batch.targets_M.tolist()]
     other = source.batch([5, 0, 17], epoch=3)
     assert other.masked_M.tolist() != together.masked_M.tolist()
-
-
-def test_a_sequence_of_one_part_has_one_segment(source: PairSource) -> None:
-    text = source.split.tokens
-    tokens, segments = sequence(text[3:7], None, source.tokeniser)
-    assert tokens.tolist() == [source.tokeniser.ids[CLS], *text[3:7].tolist(), source.tokeniser.ids[SEP]]
-    assert segments.tolist() == [0] * 6
 
 
 def test_moving_a_batch_leaves_the_lengths_on_the_cpu(source: PairSource) -> None:

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,13 @@ TEXT = [
 ] * 3
 
 
+def learned_from(lines: list[str], size: int) -> Vocabulary:
+    return Vocabulary.of_counts(Counter(word for line in lines for word in line.split()), size)
+
+
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    return Vocabulary.learn(TEXT, 64)
+    return learned_from(TEXT, 64)
 
 
 def test_special_ids_are_those_of_fairseq(vocabulary):
@@ -51,7 +56,7 @@ def test_merges_equal_those_of_a_plain_implementation():
                     symbols[i : i + 2] = ["".join(best)]
                 i += 1
     text = [" ".join([word] * count) for word, count in words.items()]
-    learned = Vocabulary.learn(text, 4 + len(alphabet) + 2)
+    learned = learned_from(text, 4 + len(alphabet) + 2)
     stored = Tokenizer.from_str(learned.to_json())
     assert [stored.id_to_token(i) for i in range(4, len(learned))] == alphabet + merged
     assert [stored.id_to_token(i) for i in learned.encode("aab ab abc")] == [s for w in words for s in pieces[w]]
@@ -59,9 +64,10 @@ def test_merges_equal_those_of_a_plain_implementation():
 
 def test_the_same_bytes_in_every_process_and_with_any_number_of_threads(shared):
     script = (
-        "import gzip, hashlib, sys; from normscope.data.parallel.vocabulary import Vocabulary\n"
+        "import collections, gzip, hashlib, sys; from normscope.data.parallel.vocabulary import Vocabulary\n"
         "lines = gzip.open(sys.argv[1], 'rt', encoding='utf-8').read().split('\\n')[:4000]\n"
-        "print(hashlib.sha256(Vocabulary.learn(lines, 2000).to_json().encode()).hexdigest())"
+        "counts = collections.Counter(word for line in lines for word in line.split())\n"
+        "print(hashlib.sha256(Vocabulary.of_counts(counts, 2000).to_json().encode()).hexdigest())"
     )
     digests = []
     for threads, hash_seed in [("1", "1"), ("2", "2"), ("5", "3")]:
@@ -90,17 +96,17 @@ def test_text_that_spells_special_tokens_stays_text():
     spelled = ["<s> </s> <pad> <unk> x<s>x a</w>b"] * 5
     largest = 100
     with pytest.raises(UserError, match=r"at most (\d+) entries") as refused:
-        Vocabulary.learn(spelled, largest)
+        learned_from(spelled, largest)
     largest = int(str(refused.value).split("at most ")[1].split()[0])
     for size in (largest, 20):
-        learned = Vocabulary.learn(spelled, size)
+        learned = learned_from(spelled, size)
         for line in ["<s>", "</s> <pad>", "<unk>", "x<s>x"]:
             assert not {BOS, PAD, EOS}.intersection(learned.encode(line))
         assert learned.decode(learned.encode("<pad> </s>")) == "<pad> </s>"
 
 
 def test_merges_that_spell_a_special_token_do_not_act_as_it():
-    learned = Vocabulary.learn(["<s>a <s>b <s>c <s>d <pad>a <pad>b </s>c </s>d"] * 3, 30)
+    learned = learned_from(["<s>a <s>b <s>c <s>d <pad>a <pad>b </s>c </s>d"] * 3, 30)
     stored = Tokenizer.from_str(learned.to_json())
     assert BOS in stored.encode("<s>ad").ids  # what the library alone would say
     for line in ["<s>ad", "<s>a", "</s>c", "<pad>b"]:
@@ -116,20 +122,20 @@ def test_unknown_characters_become_unk_and_end_a_word(vocabulary):
 
 def test_largest_and_smallest_sizes_that_are_told_are_right():
     with pytest.raises(UserError, match="more than this text allows") as too_large:
-        Vocabulary.learn(TEXT, 5000)
+        learned_from(TEXT, 5000)
     largest = int(str(too_large.value).split("at most ")[1].split()[0])
-    assert len(Vocabulary.learn(TEXT, largest)) == largest
+    assert len(learned_from(TEXT, largest)) == largest
     with pytest.raises(UserError, match="too small") as too_small:
-        Vocabulary.learn(TEXT, 5)
+        learned_from(TEXT, 5)
     smallest = int(str(too_small.value).split("alone are ")[1].split(";")[0])
-    assert len(Vocabulary.learn(TEXT, smallest)) == smallest
+    assert len(learned_from(TEXT, smallest)) == smallest
     with pytest.raises(UserError):
-        Vocabulary.learn(TEXT, smallest - 1)
+        learned_from(TEXT, smallest - 1)
 
 
 def test_text_without_words_is_refused():
     with pytest.raises(UserError, match="more than this text allows"):
-        Vocabulary.learn(["", "  "], 10)
+        learned_from(["", "  "], 10)
 
 
 def test_save_and_load(vocabulary, tmp_path):

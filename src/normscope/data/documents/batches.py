@@ -223,19 +223,6 @@ class PairBatch(Batch):
     """1 where B does not follow A."""
 
 
-def sequence(
-    first: NDArray[np.int64], second: NDArray[np.int64] | None, tokeniser: TextTokeniser
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token and segment ids, (T,) each, of [CLS] first [SEP], and second [SEP] where there is one."""
-    cls, sep = tokeniser.ids[CLS], tokeniser.ids[SEP]
-    parts = [np.array([cls]), first, np.array([sep])]
-    head = len(first) + 2
-    if second is not None:
-        parts += [second, np.array([sep])]
-    tokens = np.concatenate(parts).astype(np.int64)
-    return tokens, (np.arange(len(tokens)) >= head).astype(np.int64)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PairSource:
     """Sequences of a packing by their index, masked by (seed, epoch, index)."""
@@ -251,22 +238,23 @@ class PairSource:
         if len(indices) == 0:
             raise ValueError("no sequences; a batch needs at least one")
         tokens, segments, masked, targets, random = [], [], [], [], []
+        cls, sep = self.tokeniser.ids[CLS], self.tokeniser.ids[SEP]
         begun = 0
         for index in indices:
             pair = self.pairs[index]
             first = self.split.tokens[pair.first_begin : pair.first_end]
             second = self.split.tokens[pair.second_begin : pair.second_end]
-            tokens_T, segments_T = sequence(first, second, self.tokeniser)
+            tokens_T = np.concatenate([[cls], first, [sep], second, [sep]]).astype(np.int64)
             one = self.masker.mask(tokens_T, seed=self.seed, epoch=epoch, index=int(index))
             tokens.append(one.tokens_T)
-            segments.append(segments_T)
+            segments.append(np.arange(len(tokens_T)) >= len(first) + 2)
             masked.append(one.positions_M + begun)
             targets.append(one.targets_M)
             random.append(pair.is_random)
             begun += len(tokens_T)
         return PairBatch(
             tokens_N=torch.from_numpy(np.concatenate(tokens)),
-            segments_N=torch.from_numpy(np.concatenate(segments)),
+            segments_N=torch.from_numpy(np.concatenate(segments).astype(np.int64)),
             lengths_B=torch.tensor([len(row) for row in tokens]),
             masked_M=torch.from_numpy(np.concatenate(masked)),
             targets_M=torch.from_numpy(np.concatenate(targets)),

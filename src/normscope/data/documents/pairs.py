@@ -48,13 +48,6 @@ class PackedPairs:
     def __getitem__(self, i: int) -> _SentencePair:
         return _SentencePair(*self.rows[i].tolist())
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each sequence, special ones included."""
-        begins, ends = self.rows[:, [0, 2]], self.rows[:, [1, 3]]
-        lengths: NDArray[np.int64] = (ends - begins).sum(1) + SPECIAL_TOKENS_A_PAIR
-        return lengths
-
 
 def pack_pairs(split: DocumentSplit, *, sequence_length: int, seed: int, packings: int = 1) -> PackedPairs:
     """The pairs of a split, a pure function of the arguments; memory holds their places alone.

@@ -4,7 +4,6 @@ The four special ids are fairseq's (`fairseq/data/dictionary.py`), so that table
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
@@ -42,17 +41,12 @@ class Vocabulary(TokenizerFile):
         self._printed = [_printed(token, whole_word=whole_words) for token in tokens]
 
     @classmethod
-    def learn(cls, lines: Iterable[str], size: int) -> Self:
+    def of_counts(cls, counts: Mapping[str, int], size: int) -> Self:
         """Byte-pair encoding of exactly `size` entries, special tokens and characters included.
 
-        lines: tokenised text, read once. The same lines give the same vocabulary in every process, whatever the number
-        of threads. Raises UserError where the text cannot give `size` entries or its characters need more.
+        counts: how often each word occurs. The same counts give the same vocabulary in every process, whatever the
+        number of threads. Raises UserError where the text cannot give `size` entries or its characters need more.
         """
-        return cls.of_counts(Counter(word for line in lines for word in line.split()), size)
-
-    @classmethod
-    def of_counts(cls, counts: Mapping[str, int], size: int) -> Self:
-        """As `learn`, from how often each word occurs."""
         alphabet = _alphabet(counts)
         smallest = len(SPECIAL_TOKENS) + len(alphabet)
         if size < smallest:
