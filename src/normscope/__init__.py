@@ -16,6 +16,7 @@ _HOMES = {
     "choose": "api.placements",
     "compare": "api.comparison",
     "compare_runs": "api.comparison",
+    "coordinate_check": "api.coordinates",
     "diagnose": "api.models",
     "load_run": "api.runs",
     "open_run": "api.runs",
@@ -51,6 +52,11 @@ def __getattr__(name: str) -> object:
         # `import normscope.train.loop as x` asks what `train` stands for here, which is the function, for its `loop`.
         vars(found).update({part: value for part, value in vars(room).items() if isinstance(value, ModuleType)})
     return found
+
+
+def load_ipython_extension(shell: object) -> None:
+    """What `%load_ext normscope` calls: it brings the magics `%doctor` and `%%compare`."""
+    import_module(f"{__name__}.api.magics").bring_magics(shell)
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,6 @@
 from .api.comparison import compare as compare
 from .api.comparison import compare_runs as compare_runs
+from .api.coordinates import coordinate_check as coordinate_check
 from .api.models import diagnose as diagnose
 from .api.models import transplant as transplant
 from .api.models import untransplant as untransplant
@@ -20,3 +21,5 @@ from .model.padded.stacks import Transformer as Transformer
 from .optim import AdaptiveConfig as AdaptiveConfig
 
 __version__: str
+
+def load_ipython_extension(shell: object) -> None: ...

@@ -76,8 +76,8 @@ def test_every_public_function_and_module_is_held_to_its_signature(name: str) ->
 
 
 def test_what_fits_comes_through_as_it_was() -> None:
-    found = normscope.predict("pre-ln", blocks=np.int64(3), width=32, dropout=np.float32(0.5))
-    assert (found.model.blocks, found.model.dropout) == (3, 0.5)
+    found = normscope.predict("pre-ln", blocks=np.int64(3), width=32, update="AdamW", rate=np.float32(1e-3))
+    assert found["pre-ln"].change.update == "adamw"
     model = layer()
     own = torch.optim.SGD(model.parameters(), lr=0.1)
     assert normscope.diagnose(model, (torch.randn(2, 5, 16),), optimizer=own).advice.wanted_rate == 0.1
@@ -106,12 +106,15 @@ def test_torchs_way_to_write_an_optimiser_is_that_optimiser(written: str, monkey
     (tmp_path / "own.toml").write_text(f'[optimizer]\nname = "{written}"\n')
     assert load(tmp_path / "own.toml", []).optimizer.name == "adamw"
     assert load(None, [f"optimizer.name={written}"]).optimizer.name == "adamw"
-    arguments = ["choose", "pre-ln", "--blocks", "4", "--width", "64", "--optimizer", written]
-    monkeypatch.setattr("sys.argv", ["normscope", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    assert "adamw" in capsys.readouterr().out
+    for arguments in (
+        ["choose", "pre-ln", "--blocks", "4", "--width", "64", "--optimizer", written],
+        ["predict", "pre-ln", "--update", written],
+    ):
+        monkeypatch.setattr("sys.argv", ["normscope", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        assert "adamw" in capsys.readouterr().out
 
 
 def test_a_name_that_a_configuration_does_not_know_comes_with_the_nearest(tmp_path) -> None:

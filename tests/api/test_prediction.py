@@ -47,11 +47,13 @@ def test_what_is_drawn_is_what_was_predicted() -> None:
     assert "ResiDual" in html
 
 
-def test_the_picture_has_a_row_for_each_stack() -> None:
+def test_the_picture_has_a_row_for_each_stack_and_a_panel_more_with_an_update() -> None:
     both = normscope.predict("pre-ln", stack="encoder-decoder", blocks=2, width=16)
     assert [axes.get_title(loc="left") for axes in both.plot().axes] == [
         f"{what}, {stack}" for stack in ("encoder", "decoder") for what in ("stream", "gradient")
     ]
+    moved = normscope.predict("pre-ln", blocks=2, width=16, update="sgd")
+    assert [axes.get_title(loc="left") for axes in moved.plot().axes][2] == "change by one update: sgd, rate 1e-3"
 
 
 def test_what_a_log_axis_cannot_show_is_left_out_of_the_picture() -> None:

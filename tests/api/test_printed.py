@@ -85,8 +85,8 @@ def test_a_diagnosis_is_ascii_where_python_prints_nothing_else(monkeypatch) -> N
 
 
 def test_a_prediction(printed) -> None:
-    there = printed("predict", "pre-ln", "deepnorm", "--blocks", "8", "--width", "32")
-    found = normscope.predict("pre-ln", "deepnorm", blocks=8, width=32, heads=1)
+    there = printed("predict", "pre-ln", "deepnorm", "--blocks", "8", "--width", "32", "--update", "adam")
+    found = normscope.predict("pre-ln", "deepnorm", blocks=8, width=32, heads=1, update="adam")
     assert shown(found) == there
 
 

@@ -12,7 +12,7 @@ from forked import start
 from normscope.cli.main import main
 from normscope.placement import registered
 from normscope.theory import predict as many
-from normscope.theory.predict import ModelSetting, StackPrediction, predict
+from normscope.theory.predict import ModelSetting, StackPrediction, Update, predict
 from tiny import finish
 
 
@@ -132,7 +132,7 @@ def test_the_figure_is_written_whole_or_not_at_all(normscope, tmp_path: Path):
 
 
 def test_what_is_not_finite_is_null(normscope, monkeypatch):
-    def infinite(name: str, model: ModelSetting) -> dict[str, StackPrediction]:
+    def infinite(name: str, model: ModelSetting, update: None = None) -> dict[str, StackPrediction]:
         q = np.array([np.inf])
         return {
             stack: StackPrediction(q=q, p=np.zeros(1), gradient_norm={}, shares={}) for stack in predict(name, model)
@@ -207,6 +207,57 @@ def test_no_torch_is_needed():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["pre-ln"]["q"][0] == 1.0
+
+
+def test_the_change_by_an_update(normscope, tmp_path: Path):
+    small = ("--blocks", "4", "--width", "64", "--tokens", "6")
+    plot = tmp_path / "curves.svg"
+    asked = ("predict", "pre-ln,post-ln", *small, "--update", "sgd", "--rate", "0.01")
+    code, out, _ = normscope(*asked, "--plot", str(plot))
+    assert code == 0
+    model = ModelSetting(blocks=4, width=64, ffn_width=64, tokens=6)
+    expected = predict("post-ln", model, update=Update(optimizer="sgd", rate=0.01))["encoder"].change
+    rows = [line.split() for line in out.splitlines()]
+    for shown in (expected.stream[[1, 2, 4]], [expected.output, expected.loss]):
+        assert ["post-ln", *(f"{value:.4g}" for value in shown)] in rows
+    assert "out of first order" not in out
+    assert "E‖δx_l‖² / d by the first update (sgd, rate 0.01)" in out
+    assert "one update" in plot.read_text()
+    _, out, _ = normscope(*asked, "--json")
+    data = json.loads(out)["post-ln"]["change"]
+    assert (data["update"], data["rate"], data["loss"]) == ("sgd", 0.01, expected.loss)
+    assert data["stream"] == list(expected.stream)
+    assert data["amplified"] == {kind: list(curve) for kind, curve in expected.amplified.items()}
+    _, out, _ = normscope("predict", "pre-ln", *small, "--json")
+    assert "change" not in json.loads(out)["pre-ln"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--update", "adagrad"), "update must be one of sgd, radam, adam, adamw, lion, muon, random"),
+        (("--rate", "0.1"), "name its optimiser"),
+        (("--update", "adam", "--rate", "-1"), "rate must be positive"),
+        (("--update", "adam", "--stack", "encoder-decoder"), "through one stack"),
+        (("--update", "adam", "--stack", "decoder", "--tokens", "90"), "is not known of neighbours taken together"),
+    ],
+)
+def test_updates_that_are_not_followed(normscope, given, message):
+    code, out, err = normscope("predict", "pre-ln", "--blocks", "1", *given)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_change_out_of_first_orders_range_says_so_and_names_a_rate_within(normscope):
+    asked = ("predict", "post-ln", "--blocks", "6", "--width", "64", "--update", "adam")
+    _, out, _ = normscope(*asked, "--rate", "1e-2")
+    words = " ".join(out.split())
+    assert (
+        "post-ln: out of first order's range, so changes below are no forecasts" in words.partition("theory setting")[0]
+    )
+    within = words.split("to a rate of about ")[1].split()[0]
+    _, out, _ = normscope(*asked, "--rate", str(0.9 * float(within)))
+    assert "out of first order" not in out
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ LINES = (
     "choose pre-ln --long",
     "choose all --blocks 24 --width 1024 --optimizer muon --tokens 5e9 --long",
     "predict",
-    "predict pre-ln post-ln --blocks 48",
+    "predict pre-ln post-ln --blocks 48 --update adam --rate 1e-3",
     "predict independent-hyper-connections residual --stack encoder-decoder --blocks 2",
     "predict independent-hyper-connections residual --blocks 2 --exponents",
     "doctor --rules",

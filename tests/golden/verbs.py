@@ -82,6 +82,7 @@ def predictions(tree: Path) -> Items:
     def exponents(desk: Desk) -> None:
         desk.said("table", "predict", "post-ln", "pre-ln", "deepnorm", "lns", "mhc", "--exponents", "--plot", "it.svg")
         desk.text("picture", Path("it.svg").read_text(encoding="utf-8"))
+        desk.said("updates", "predict", "post-ln", "pre-ln", "--update", "adam", "--stack", "decoder")
 
     return {**{name: as_json(words) for name, words in every.items()}, "exponents": exponents}
 

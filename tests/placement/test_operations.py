@@ -87,8 +87,7 @@ def test_what_is_stopped_has_a_value_and_no_gradient():
     total = single(atoms, atoms.add(1.0, 0.5)) + stopped(single(atoms, 0)) * 2
     assert total.q == pytest.approx(9.0)
     assert list(total.coefficients) == [3.0]
-    _, gradient = total.both()
-    assert list(gradient) == [1.0]
+    assert list(total.gradient_coefficients) == [1.0]
 
 
 def test_numbers_of_a_token_by_hand():

@@ -12,8 +12,8 @@ from normscope.theory import stream
 from normscope.theory.attending import attention_by_place
 from normscope.theory.kernels import kernel
 from normscope.theory.mixing import Products
-from normscope.theory.places import Places, causal
-from normscope.theory.predict import ModelSetting, predict
+from normscope.theory.places import Places, causal, whole_of
+from normscope.theory.predict import ModelSetting, Update, predict
 from normscope.theory.sublayers import gradient_norm
 
 TOKENS, WIDTH = 7, 192
@@ -30,13 +30,6 @@ def vectors(seed: int, scale: float = 1.0) -> np.ndarray:
 
 def products(gram: np.ndarray) -> Products:
     return Products(np.diag(gram), gram, np.zeros_like(gram))
-
-
-def whole_of(products: Products) -> np.ndarray:
-    """(K, K) The Gram matrix of tokens, where a place is a token."""
-    found = products.two.copy()
-    np.fill_diagonal(found, products.one)
-    return found
 
 
 def map_at(x: np.ndarray, logit: float):
@@ -58,6 +51,7 @@ def test_uniform_attention_is_an_averaging_matrix():
     np.testing.assert_allclose(
         whole_of(back(products(g @ g.T))) * 1.2**2, size * weights.T @ g @ g.T @ weights, rtol=1e-10
     )
+    np.testing.assert_allclose(back.forward(x @ g.T), 0.8**2 * weights @ x @ g.T @ weights.T, rtol=1e-10, atol=1e-12)
     assert made.silent == ("query", "key")
 
 
@@ -153,19 +147,24 @@ def seen_by_all(tokens: int) -> Places:
 
 
 @pytest.mark.parametrize(
-    ("placement", "setting"), [("pre-ln", "theory"), ("post-ln", "normal-0.02"), ("layer-scale", "normal-0.02")]
+    ("placement", "setting", "optimizer"),
+    [("pre-ln", "theory", "adam"), ("post-ln", "normal-0.02", "sgd"), ("layer-scale", "normal-0.02", "muon")],
 )
-def test_places_that_are_alike_are_an_encoder(monkeypatch, placement, setting):
+def test_places_that_are_alike_are_an_encoder(monkeypatch, placement, setting, optimizer):
     """Another algebra, whole matrices over tokens, for what two numbers say there."""
     model = {"blocks": 2, "width": 64, "ffn_width": 96, "tokens": 6, "vocabulary": 300, "setting": setting}
-    expected = predict(placement, ModelSetting(stack="encoder", **model))["encoder"]
+    update = Update(optimizer=optimizer)
+    expected = predict(placement, ModelSetting(stack="encoder", **model), update=update)["encoder"]
     monkeypatch.setattr(stream, "causal", seen_by_all)
     monkeypatch.setattr(of_places.Places, "keys", property(lambda self: np.full(self.count, float(self.count))))
-    found = predict(placement, ModelSetting(stack="decoder", **model))["decoder"]
+    found = predict(placement, ModelSetting(stack="decoder", **model), update=update)["decoder"]
     np.testing.assert_allclose(found.q, expected.q, rtol=1e-3)
     np.testing.assert_allclose(found.p, expected.p, rtol=5e-3, atol=1e-12)
     for name, norms in expected.gradient_norm.items():
         np.testing.assert_allclose(found.gradient_norm[name], norms, rtol=0.02, err_msg=name)
+    np.testing.assert_allclose(found.change.stream, expected.change.stream, rtol=0.02)
+    assert found.change.output_two == pytest.approx(expected.change.output_two, rel=0.03)
+    assert found.change.loss == pytest.approx(expected.change.loss, rel=0.02)
 
 
 def test_long_sequences_by_groups_of_places(monkeypatch):

@@ -4,21 +4,25 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from ..placement import named, registered
 from ..report.chart import Panel, Series
 from ..report.notebook import fragment, picture, table
-from ..report.words import counted, significant
+from ..report.words import counted, learning_rate, significant
 from ..settings.arguments import checked
+from ..settings.tables import spelled
 from ..theory.doubts import Doubt
-from ..theory.predict import ModelSetting, StackPrediction, predict_many, predict_or_refuse
+from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many, predict_or_refuse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GRADIENT_OF = "ffn_out"
 """The matrix whose gradient is drawn and tabled; the curves of all others are there as well."""
+
+
+_UpdateName = Literal["sgd", "radam", "adam", "adamw", "lion", "muon", "random"]
 
 
 class _ModelOptions(TypedDict, total=False):
@@ -39,6 +43,13 @@ class _ModelOptions(TypedDict, total=False):
     tied: bool
     dropout: float
     label_smoothing: float
+
+
+class _UpdateOptions(_ModelOptions, total=False):
+    """With the first update of a training, whose change is followed where it is given."""
+
+    update: _UpdateName
+    rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -69,24 +80,25 @@ class Prediction:
         """The stream beside the gradient over depth, as a matplotlib figure."""
         from ..report.chart_svg import panels_figure
 
-        return panels_figure(self._panels())
+        return panels_figure(self._panels(), columns=self._columns())
 
     def svg(self) -> str:
         """The same picture as SVG text."""
         from ..report.chart_svg import panels_svg
 
-        return panels_svg(self._panels(), title="Predicted stream and gradients over depth")
+        what = "stream, gradients and change by one update" if self._update() else "stream and gradients"
+        return panels_svg(self._panels(), title=f"Predicted {what} over depth", columns=self._columns())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by placement: one stack's curves as they are, two by their names. What is not finite is None."""
-        data = {name: {kind: _plain(asdict(one)) for kind, one in found.items()} for name, found in self.stacks.items()}
+        data = {name: {kind: _as_plain(one) for kind, one in found.items()} for name, found in self.stacks.items()}
         return {name: found if len(found) > 1 else next(iter(found.values())) for name, found in data.items()}
 
     def __str__(self) -> str:
         """What the terminal shows."""
         said = [line for words in doubts_in_words(self.stacks) for line in ["", *_lines_of(words)]]
-        first = [line for words in _meaning(self.stacks) for line in _lines_of(words)]
-        return "\n".join([*first, "", *_table(self.stacks, self.model), *said])
+        first = [line for words in [*_meaning(self.stacks), *_beyond(self.stacks)] for line in _lines_of(words)]
+        return "\n".join([*first, "", *_table(self.stacks, self.model), *_change_table(self.stacks, self.model), *said])
 
     def __repr__(self) -> str:
         return f"Prediction({', '.join(self.stacks)}; {self.model.blocks} blocks of width {self.model.width})"
@@ -105,22 +117,35 @@ class Prediction:
         shown, doubts = [picture(self.svg()), table(heads, rows)], [(words,) for words in doubts_in_words(self.stacks)]
         return fragment([*shown, table(("where it is less sure",), doubts)] if doubts else shown)
 
+    def _update(self) -> str:
+        """What the change is of, in words; empty without one."""
+        changes = [one.change for found in self.stacks.values() for one in found.values() if one.change is not None]
+        return f"{changes[0].update}, rate {learning_rate(changes[0].rate)}" if changes else ""
+
+    def _columns(self) -> int:
+        return 3 if self._update() else 2
+
     def _panels(self) -> list[Panel]:
-        """A row for each stack: streams, and gradients."""
+        """A row for each stack: streams, gradients and, where an update was asked for, what it changes."""
         kinds = list(dict.fromkeys(kind for stacks in self.stacks.values() for kind in stacks))
         return [panel for kind in kinds for panel in self._of_stack(kind, f", {kind}" if len(kinds) > 1 else "")]
 
     def _of_stack(self, kind: str, of: str) -> Iterator[Panel]:
-        streams, gradients = list[Series](), list[Series]()
+        streams, gradients, changes = list[Series](), list[Series](), list[Series]()
         for name, stacks in self.stacks.items():
             label, hue, one = named(name).title, len(streams), stacks[kind]
             for stream, curves in one.streams.items():
                 streams.append(_drawn(f"{label}: {stream}" if len(one.streams) > 1 else label, len(streams), curves.q))
             gradients.append(_drawn(streams[hue].label, hue, one.gradient_norm[GRADIENT_OF], first=1))
+            if one.change is not None:
+                changes.append(_drawn(streams[hue].label, hue, one.change.stream))
         depth, size = "completed blocks", "E‖x‖² / d"
         yield Panel(title=f"stream{of}", xlabel=depth, ylabel=size, series=streams, log_y=True)
         norm = f"gradient norm of W2 ({GRADIENT_OF})"
         yield Panel(title=f"gradient{of}", xlabel="block", ylabel=norm, series=gradients, log_y=True)
+        if changes:
+            title = f"change by one update{of}: {self._update()}"
+            yield Panel(title=title, xlabel=depth, ylabel="E‖δx‖² / d", series=changes, log_y=True)
 
 
 def _drawn(label: str, hue: int, values: Iterable[float], *, first: int = 0) -> Series:
@@ -130,34 +155,53 @@ def _drawn(label: str, hue: int, values: Iterable[float], *, first: int = 0) -> 
 
 
 @checked
-def predict(*placements: str, **model: Unpack[_ModelOptions]) -> Prediction:
+def predict(*placements: str, **model: Unpack[_UpdateOptions]) -> Prediction:
     """What theory says of these placements at initialisation, without a model.
 
     model: fields of `ModelSetting`, such as blocks=48, stack="decoder" or setting="paper"; `ffn_width` is the width
-    where it is not given. Raises ValueError for an unknown placement, one that is not defined for such a model, or a
-    setting that is not allowed.
+    where it is not given. With update="adam" (or sgd, radam, adamw, lion, muon, random), and a rate (1e-3 by default),
+    every stack's `change` says how far the first update of a training moves it, to first order. Raises ValueError for
+    an unknown placement, one that is not defined for such a model, or a setting that is not allowed.
     """
     if not placements:
         raise ValueError('give the name of a placement, such as predict("pre-ln", blocks=48)')
-    known = _ModelOptions.__annotations__
+    known = {**_ModelOptions.__annotations__, **_UpdateOptions.__annotations__}
     unknown = sorted(set(model) - set(known))
     if unknown:
         raise TypeError(f"predict takes no {', '.join(unknown)}; it takes {', '.join(known)}")
     values: dict[str, Any] = {"ffn_width": model.get("width", ModelSetting().width), **model}
-    return predicted(placements, ModelSetting(**values))
+    update = update_of(values.pop("update", None), values.pop("rate", None))
+    return predicted(placements, ModelSetting(**values), update)
 
 
-def every_prediction(model: ModelSetting) -> tuple[Prediction, dict[str, str]]:
+def update_of(optimizer: str | None, rate: float | None) -> Update | None:
+    """The update of these options; None without an optimiser. Raises ValueError for a rate of nothing."""
+    if optimizer is None:
+        if rate is not None:
+            raise ValueError(f"rate={rate} is the rate of an update; name its optimiser, such as update=adam")
+        return None
+    name = spelled(optimizer, get_args(_UpdateName))
+    return Update(optimizer=name) if rate is None else Update(optimizer=name, rate=rate)
+
+
+def every_prediction(model: ModelSetting, update: Update | None = None) -> tuple[Prediction, dict[str, str]]:
     """Of all placements that are defined for the model; of those that theory does not follow, why."""
     kind = model.shape("decoder" if model.stack == "decoder" else "encoder").model
     names = [name for name, placement in registered().items() if kind in placement.models]
-    found, refused = predict_or_refuse(names, model)
+    found, refused = predict_or_refuse(names, model, update)
     return Prediction(model=model, stacks=found), {name: str(reason) for name, reason in refused.items()}
 
 
-def predicted(placements: Iterable[str], model: ModelSetting) -> Prediction:
+def predicted(placements: Iterable[str], model: ModelSetting, update: Update | None = None) -> Prediction:
     """The prediction for a model's setting. Raises ValueError as `predict` does."""
-    return Prediction(model=model, stacks=predict_many(list(dict.fromkeys(placements)), model))
+    return Prediction(model=model, stacks=predict_many(list(dict.fromkeys(placements)), model, update))
+
+
+def _as_plain(one: StackPrediction) -> dict[str, Any]:
+    data: dict[str, Any] = _plain(asdict(one))
+    if one.change is None:
+        del data["change"]
+    return data
 
 
 def _plain(value: Any) -> Any:
@@ -172,6 +216,8 @@ def _plain(value: Any) -> Any:
 
 WIDEST = 80
 """Columns of what is printed, whatever prints it."""
+_FIRST_ORDER = 0.1
+"""Of a stream's mean square: what moves a stream by a third of its own length changes more than to first order."""
 
 
 def number_table(heads: Sequence[object], rows: Iterable[tuple[str, Sequence[str]]], cell: int = 10) -> Iterator[str]:
@@ -182,6 +228,38 @@ def number_table(heads: Sequence[object], rows: Iterable[tuple[str, Sequence[str
         if len(name) >= label:
             yield name
         yield f"{name if len(name) < label else '':{label}}" + "".join(f"{one:>{cell}}" for one in cells)
+
+
+def _change_table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
+    changed = {
+        name: (one, one.change) for name, stacks in found.items() for one in stacks.values() if one.change is not None
+    }
+    if not changed:
+        return []
+    depths = [depth for depth in _depths(model) if depth]
+    _, first = next(iter(changed.values()))
+    by = f"by the first update ({first.update}, rate {first.rate:g})"
+    streams = [(name, [f"{change.stream[depth]:.4g}" for depth in depths]) for name, (_, change) in changed.items()]
+    ends = [(name, [f"{change.output:.4g}", f"{change.loss:.4g}"]) for name, (_, change) in changed.items()]
+    return [
+        *("", f"E‖δx_l‖² / d {by}, after l blocks", *number_table(depths, streams)),
+        *("", "by it, the change of the output and that of the loss in nats", *number_table(["output", "loss"], ends)),
+    ]
+
+
+def _beyond(found: dict[str, dict[str, StackPrediction]]) -> Iterator[str]:
+    """Whose change is beyond first order, and to which rate it is not."""
+    for name, one in ((name, one) for name, stacks in found.items() for one in stacks.values()):
+        if one.change is None:
+            continue
+        moves = zip(one.change.stream, one.q, strict=True)
+        times = max(float(moved / square) for moved, square in moves if square > 0)
+        if times > _FIRST_ORDER:
+            rate = learning_rate(one.change.rate * math.sqrt(_FIRST_ORDER / times), 1)
+            yield (
+                f"{name}: out of first order's range, so changes below are no forecasts: the stream's is "
+                f"{significant(times, 2)} times its mean square. First order holds to a rate of about {rate}"
+            )
 
 
 _MOST_SAID = 4

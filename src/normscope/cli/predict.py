@@ -13,7 +13,7 @@ from .shared import Imports, PlacementWords, placement_names, refuse_other_pictu
 
 if TYPE_CHECKING:
     from ..api.prediction import Prediction
-    from ..theory.predict import Exponent, ModelSetting
+    from ..theory.predict import Exponent, ModelSetting, Update
 
     Fitted = dict[str, Exponent]
 
@@ -35,6 +35,8 @@ def predict(
     with_exponents: Annotated[bool, typer.Option("--exponents")] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
     plot: Path | None = None,
+    update: Annotated[str | None, typer.Option(metavar="OPTIMIZER")] = None,
+    rate: float | None = None,
     imports: Imports = [],  # noqa: B006
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, without a model.
@@ -47,8 +49,11 @@ def predict(
     ffn_width: Inner width of the feed-forward. By default --width. with_exponents: Also predict how these grow with
     depth, fitted over 64 to 1,024 blocks. as_json: Print JSON: for each placement q, p, streams (the same by stream)
     over completed blocks, and gradient_norm (by matrix), shares and attention (by kind of sub-layer) over blocks, and
-    doubts; two stacks by their names. plot: Write the curves as SVG into this file.
+    doubts; two stacks by their names. With --update also change. plot: Write the curves as SVG into this file. update:
+    Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion, muon, or random, which
+    follows no gradient. rate: The rate of that update. By default 0.001.
     """
+    from ..api.prediction import update_of
     from ..theory.predict import ModelSetting, exponents
 
     if plot is not None:
@@ -58,9 +63,10 @@ def predict(
     values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
-        prediction = _prediction(placements or ["pre-ln"], model)
+        asked = update_of(update, rate)
+        prediction = _prediction(placements or ["pre-ln"], model, asked)
         found = prediction.stacks
-        fitted = {name: exponents(name, model) for name in found} if with_exponents else {}
+        fitted = {name: exponents(name, model, update=asked) for name in found} if with_exponents else {}
     except ValueError as error:
         raise UserError(str(error)) from error
     if plot is not None:
@@ -74,7 +80,7 @@ def predict(
         typer.echo(f"figure: {plot}")
 
 
-def _prediction(given: list[str], model: "ModelSetting") -> "Prediction":
+def _prediction(given: list[str], model: "ModelSetting", update: "Update | None") -> "Prediction":
     """Names in the order given, each once; `all` for those defined for the model that theory follows.
 
     Raises ValueError without any, and where a name is one that theory does not follow.
@@ -83,13 +89,13 @@ def _prediction(given: list[str], model: "ModelSetting") -> "Prediction":
 
     names = placement_names(given)
     if names == ["all"]:
-        prediction, left_out = every_prediction(model)
+        prediction, left_out = every_prediction(model, update)
         if left_out:
             typer.echo(f"left out, since theory does not follow them here: {', '.join(left_out)}", err=True)
         return prediction
     if not names:
         raise ValueError("give the name of a placement, such as pre-ln; `normscope placements` lists them")
-    return predicted(names, model)
+    return predicted(names, model, update)
 
 
 def _as_data(prediction: "Prediction", fitted: "dict[str, dict[str, Fitted]]") -> dict[str, Any]:
@@ -106,18 +112,21 @@ def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:
     if not found:
         return []
     from ..api.prediction import number_table
-    from ..theory.predict import DEPTHS, QUANTITIES
+    from ..theory.predict import CHANGE, CHANGE_DEPTHS, DEPTHS, QUANTITIES
 
+    shown = dict(QUANTITIES)
+    if any(CHANGE in quantities for stacks in found.values() for quantities in stacks.values()):
+        shown[CHANGE] = f"E‖δy‖² of the output by one update, {CHANGE_DEPTHS[0]} to {CHANGE_DEPTHS[-1]} blocks"
     lines = ["", f"exponent of depth, infinitely wide, fitted over {DEPTHS[0]} to {DEPTHS[-1]:,} blocks"]
-    lines += [f"  {name}: {what}" for name, what in QUANTITIES.items()]
+    lines += [f"  {name}: {what}" for name, what in shown.items()]
     rows = []
     for name, stacks in found.items():
         for stack, quantities in stacks.items():
             label = f"{name} ({stack})" if len(stacks) > 1 else name
-            values = [quantities[what].exponent for what in QUANTITIES]
+            values = [quantities[what].exponent for what in shown]
             # A curve of zeros has none; -0.00 reads like an error.
             cells = [
                 f"{value + 0.0:.2f}".replace("-0.00", "0.00") if math.isfinite(value) else "none" for value in values
             ]
             rows.append((label, cells))
-    return [*lines, *number_table(list(QUANTITIES), rows, cell=14)]
+    return [*lines, *number_table(list(shown), rows, cell=14)]

@@ -1,6 +1,15 @@
 """What is recorded from any `nn.Module`."""
 
-from .passes import GradientNorms, Point, depth_points, expected_gradient_norms, first_tensor, gradient_norms, recording
+from .line import weights_after
+from .passes import (
+    GradientNorms,
+    Point,
+    depth_points,
+    expected_gradient_norms,
+    first_tensor,
+    gradient_norms,
+    recording,
+)
 from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_beyond, t_quantile
 
 __all__ = [
@@ -18,4 +27,5 @@ __all__ = [
     "recording",
     "t_beyond",
     "t_quantile",
+    "weights_after",
 ]

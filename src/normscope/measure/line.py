@@ -1,11 +1,16 @@
-"""Weights a step along a direction, sizes of tensors, and the bottom of a parabola."""
+"""Weights a step along a direction, sizes of tensors, the bottom of a parabola, and real updates."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+
+from .unchanged import restored
+
+# N = rows of an output (tokens, or examples), C = its last dimension
+
 
 _ELEMENTS_AT_ONCE = 1 << 16
 """As many as stay in a processor's cache while several passes are made over them."""
@@ -62,3 +67,38 @@ def lowest(x: Sequence[float], y: Sequence[float]) -> float:
     if not 0 < at < len(y) - 1 or not all(map(math.isfinite, y[at - 1 : at + 2])):
         return x[at]
     return bottom(x[at - 1 : at + 2], y[at - 1 : at + 2])
+
+
+def weights_after(
+    model: nn.Module,
+    make: Callable[[nn.Module], torch.optim.Optimizer],
+    loss: Callable[[int], Tensor],
+    updates: Sequence[int],
+) -> dict[int, dict[str, Tensor]]:
+    """Copies of all trainable weights after each of these updates, by parameter name, in evaluation mode.
+
+    make: a fresh optimiser over the model's parameters, with its rate; any of torch's kind. loss: runs the model on the
+    batch of an update, counted from 1, and gives one number. Dropout is off, so that the same weights and batches
+    give the same updates. Weights, buffers, `.grad`, modes and random generators are at the end what they were; what
+    `make` or `loss` draws is drawn anew. Takes max(updates) forward and backward passes.
+
+    Raises ValueError for a loss that is not one finite number.
+    """
+    found = {}
+    with restored(model), torch.enable_grad():
+        optimizer = make(model)
+        for update in range(1, max(updates) + 1):
+            # The gradients that are there are the caller's.
+            for weight in model.parameters():
+                weight.grad = None
+            value = loss(update)
+            if value.numel() != 1 or not bool(value.isfinite().all()):
+                what = float(value.detach()) if value.numel() == 1 else f"a tensor of shape {tuple(value.shape)}"
+                raise ValueError(f"the loss of update {update} must be one finite number, got {what}")
+            value.reshape(()).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            if update in updates:
+                found[update] = {
+                    name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad
+                }
+    return found

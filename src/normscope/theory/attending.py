@@ -1,6 +1,7 @@
 """Attention where each place has moments of its own: linear algebra over places of queries and places of keys."""
 
 # K = places of queries, S = places of keys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import numpy as np
 
 from .differing import RANDOM, Differing
 from .mixing import Array, Entry, Products, softmax_apart, softmax_square, squared
-from .places import GradientMap, Places
+from .places import ByPlace, Places, whole_of
 from .sublayers import NOTHING_INSIDE, Map, Projection, _InsideF, inner_scales
 
 
@@ -47,15 +48,29 @@ def attention_by_place(
         inputs = _by_scales(inputs, output_scales)
     out = width * output_std * output_std
 
-    def back(to: GradientMap, scales: tuple[Entry, Entry]) -> GradientMap:
-        return lambda g: _by_scales(to(_by_scales(g, output_scales)), scales)
+    def through(
+        back: Callable[[Products], Products], forward: Callable[[Array], Array], scales: tuple[Entry, Entry]
+    ) -> ByPlace:
+        return ByPlace(
+            lambda g: _by_scales(back(_by_scales(g, output_scales)), scales),
+            lambda changed: forward(changed * scales[1]) * output_scales[1],
+        )
 
-    to_value = back(lambda g: attending.to_value(g, out), value_scales)
+    to_value = through(
+        lambda g: attending.to_value(g, out), lambda changed: attending.of_values(changed, out), value_scales
+    )
     projections: tuple[Projection, ...] = (Projection("value", to_value, source, keys, width * value_std**2),)
     if draws:
-        passing = attending.passing
-        to_query = back(lambda g: Products(out * g.one * passing.one, out * g.two * passing.two), query_scales)
-        to_key = back(lambda g: attending.to_key(g, query, out), key_scales)
+        to_query = through(
+            lambda g: Products(out * g.one * attending.passing.one, out * g.two * attending.passing.two),
+            lambda changed: out * changed * whole_of(attending.passing),
+            query_scales,
+        )
+        to_key = through(
+            lambda g: attending.to_key(g, query, out),
+            lambda changed: attending.of_keys(changed, query, out),
+            key_scales,
+        )
         projections += (
             Projection("query", to_query, x, places, width * query_std**2, True),
             Projection("key", to_key, source, keys, width * key_std**2),
@@ -111,6 +126,15 @@ class _Attending:
         more = self._back(both, self._keys, self._over_queries(both, self._scattered(self._keys)))
         return Products(plain.diagonal() + more.one, plain + more.two, apart).scaled(factor)
 
+    def of_values(self, changed: Array, factor: float) -> Array:
+        """What changes of values make of what is mixed: of both their Gram matrix, or coefficients."""
+        changes = self._seen(changed)
+        more = whole_of(self.logits) * whole_of(self._grown) * self._together(changes, self._keys)
+        return factor * (changes.mixed + more)
+
+    def of_keys(self, changed: Array, query: Products, factor: float) -> Array:
+        return factor * whole_of(query) * whole_of(self._passed) * self._together(self._values, self._seen(changed))
+
     def to_key(self, g: Products, query: Products, factor: float) -> Products:
         passed, passing = self._passed, self.passing
         both = Products(g.one * query.one, g.two * query.two)
@@ -134,10 +158,17 @@ class _Attending:
     def _keys_by_keys(self) -> Array:
         return self._together(self._keys, self._keys)
 
-    def _seen(self, x: Products) -> "_Seen":
+    def _seen(self, x: Products | Array) -> "_Seen":
+        """Of moments, or of coefficients of a change, which are not the same both ways."""
         seen = self.keys.seen
-        left = seen @ self.keys.means(x.one, x.two)
-        return _Seen(x, left, left @ seen.T, np.maximum(seen @ x.one - (left * seen).sum(1), 0.0))
+        products = x if isinstance(x, Products) else Products(x.diagonal(), x)
+        means = self.keys.means(products.one, products.two)
+        left = seen @ means
+        mixed = left @ seen.T
+        if products is not x:
+            return _Seen(products, left, means @ seen.T, mixed, left)
+        gap = np.maximum(seen @ products.one - (left * seen).sum(1), 0.0)
+        return _Seen(products, left, left.T, mixed, gap)
 
     def _scattered(self, values: "_Seen") -> Array:
         """(K, K) Σ_jj' w_ij w_i'j' of values less their mean, times keys less theirs.
@@ -152,8 +183,7 @@ class _Attending:
         """The same of wide tokens."""
         seen, (values, keys) = self.keys.seen, (value.of, key.of)
         every = seen @ self.keys.means(values.one * keys.one, values.two * keys.two) @ seen.T
-        one_sided = value.left * key.left
-        found: Array = every - one_sided @ seen.T - seen @ one_sided.T
+        found: Array = every - (value.left * key.left) @ seen.T - seen @ (value.right * key.right)
         return found + value.mixed * key.mixed
 
     def _over_queries(self, g: Products, by: Array | float) -> float:
@@ -241,6 +271,8 @@ class _Seen(NamedTuple):
     of: Products
     left: Array
     """(K, S) Of the first token alone."""
+    right: Array
+    """(S, K) Of the second."""
     mixed: Array
     """(K, K) Of both."""
     gap: Array

@@ -7,19 +7,29 @@ import math
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .kernels import normal_nodes
 from .lanes import Lane, first_of
 from .mixing import NOTHING, Entry, Products, make, root, squared
-from .moments import Atoms, Moments, Remainder, single
+from .moments import Atoms, Moments, Remainder, Use, single
 from .operations import CENTRING, norms_of
 from .places import Places
 from .settings import ModelSetting, of_setting
 from .stream import MomentEnd, MomentStack
 from .sublayers import gradient_norm
+
+
+class Arrived(NamedTuple):
+    """Gradients at one F."""
+
+    output: Products
+    projections: tuple[Products, ...]
+    """At the output of each, in the order of the map."""
+    input: Products
+    """Of what comes back through F to what it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,10 @@ class StackGradients:
     """Frobenius norm of each matrix's gradient by its name, block by block."""
     memory: Products
     """At an encoder's output, of all cross-attention together."""
+    arrived: list[Arrived]
+    """In the order in which sub-layers were applied."""
+    learnt: list[Products]
+    """At the parts of the stream that trained numbers of the formula bring, in their order."""
 
 
 def backward(stack: MomentStack, at_output: Products) -> StackGradients:
@@ -46,15 +60,19 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
     # Of what comes through F: the norm below takes the mean over features off, which what comes past F does not have.
     left = 1 - 1 / stack.atoms.scatter_width if setting.norm in CENTRING else 1.0
-    remainders = list(stack.atoms.remainders)
+    remainders, uses = list(stack.atoms.remainders), list(stack.atoms.learnt)
+    arrived: list[Arrived] = []
+    learnt: list[Products] = []
     for applied in reversed(stack.applied):
+        learnt += _at_learnt(flow, remainders, uses, applied.atom)
         _through_squashing(flow, remainders, applied.atom)
         one, two, apart = flow.at(applied.atom)
         g, made = make(Products, (one * kept, two, apart)), applied.map
         crosses = applied.site.kind == "cross_attention"
-        at_input = NOTHING
+        at_input, at_projections = NOTHING, []
         for projection in made.projections:
             h = projection.back(g)
+            at_projections.append(h)
             norms[projection.name, crosses].append(
                 gradient_norm(h, projection.inputs, width, projection.tokens, sequences)
             )
@@ -68,8 +86,20 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
         norms[made.last, crosses].append(gradient_norm(g, made.last_inputs, made.last_width, stack.tokens, sequences))
         through = left if applied.input.normed else 1.0
         flow.add(applied.input, at_input, through)
+        arrived.append(Arrived(g, tuple(at_projections), at_input.scaled(through)))
+    learnt += _at_learnt(flow, remainders, uses, -1)
     weights = {f"cross_{name}" if crosses else name: found[::-1] for (name, crosses), found in norms.items()}
-    return StackGradients(weights, memory)
+    return StackGradients(weights, memory, arrived[::-1], learnt[::-1])
+
+
+def _at_learnt(flow: "_Flow", remainders: list[Remainder], uses: list[Use], above: int) -> list[Products]:
+    """Gradients at parts that trained numbers brought after that atom, the last first; they are taken off the list."""
+    found = []
+    while uses and uses[-1].atom > above:
+        use = uses.pop()
+        _through_squashing(flow, remainders, use.atom)
+        found.append(flow.at(use.atom))
+    return found
 
 
 def _through_squashing(flow: "_Flow", remainders: list[Remainder], above: int) -> None:

@@ -68,6 +68,25 @@ def excess(activation: Activation, variance: float) -> float:
     return (ratio if activation == "gelu" else 3 * ratio) - 1
 
 
+def activated(activation: Activation, z: Array) -> Array:
+    """φ(z) of what is not gated, entry by entry; of SwiGLU and GEGLU the gate's part."""
+    if activation == "relu":
+        return np.maximum(z, 0.0)
+    return _silu(z) if activation == "swiglu" else _gelu(z)
+
+
+def slope(activation: Activation, z: Array) -> Array:
+    """φ'(z); of SwiGLU and GEGLU by the gate's partner, where it is the gate's own value."""
+    if activation == "relu":
+        return (z > 0).astype(np.float64)
+    return _gelu_slope(z) if activation == "gelu" else activated(activation, z)
+
+
+def gate_slope(activation: Activation, z: Array, partner: Array) -> Array:
+    """Of SwiGLU and GEGLU by the gate's input."""
+    return (_silu_slope(z) if activation == "swiglu" else _gelu_slope(z)) * partner
+
+
 def _relu(variance: Entry, correlation: Entry) -> Kernel:
     """Cho & Saul 2009, eq. 1 and 6 (arc-cosine kernels of order 1 and 0)."""
     if isinstance(variance, np.ndarray):

@@ -62,6 +62,8 @@ class Atoms:
         """The largest share of what a squashing norm read that another one had bent."""
         self.remainders: list[Remainder] = []
         """Parts that squashing norms brought, in the order of their atoms."""
+        self.learnt: list[Use] = []
+        """Parts of size 0 that an update of a number makes grow, in the order of their atoms."""
         self.summed: Summed | None = None
         """The last history that attention over depth has summed up."""
 
@@ -195,6 +197,11 @@ class Moments:
         """Of every atom up to the last one that the value has; by place, where they differ (size, K)."""
         return self._by_place(self._dense(self.lane.forward if self.lane else None, self.scale))
 
+    @property
+    def gradient_coefficients(self) -> Coefficients:
+        """The same for gradients: a norm's factor has the mean of its inverse variance in it."""
+        return self._by_place(self._dense(self.lane.back if self.lane else None, self.back))
+
     def _by_place(self, dense: Coefficients) -> Coefficients:
         places = self.atoms.places
         return dense if places is None or dense.ndim == 2 else np.outer(dense, np.ones(places.count))
@@ -247,6 +254,8 @@ class Moments:
                 "the formula multiplies a stream with a vector whose entries start from different numbers, which "
                 "theory does not follow: this placement cannot be predicted"
             )
+        if isinstance(factor, Followed):
+            return factor.times(self)
         factor = float(factor)
         made = self.times(factor, factor, normed=False)
         made.normed = self.normed and factor != 0
@@ -325,6 +334,33 @@ class Remainder(NamedTuple):
     atom: int
     back: GradientMap
     """Gradients at the part to those that the value gets of it."""
+
+
+class Use(NamedTuple):
+    """A value times a trained number, where updates of the number are followed."""
+
+    value: Moments
+    atom: int
+    number: Hashable
+    """Whose it is: one number may be used in several places."""
+    entries: int
+    """1 of a single number for all features."""
+
+
+class Followed(float):
+    """A number whose updates are followed: a value times it has a part, of size 0, that an update makes grow."""
+
+    number: Hashable
+    entries: int
+
+    def times(self, x: Moments) -> Moments:
+        """The product."""
+        atoms = x.atoms
+        part = single(atoms, atoms.add(0.0, 0.0, 0.0, spread=0.0))
+        atoms.learnt.append(Use(x, part.size - 1, self.number, self.entries))
+        made = x * float(self) + part
+        made.normed = x.normed and float(self) != 0
+        return made
 
 
 class Summed(NamedTuple):

@@ -4,7 +4,7 @@ A formula's numbers are read here too: parameters at their initial values, numbe
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ..placement.base import Initial
 from ..placement.operations import Number, beside, by_head, connect, joined, mix, stopped, unit, weighed_sum
 from .mixing import Entry, mean_of, root, vanishes
-from .moments import Moments, Summed, Unpredictable, without_mean
+from .moments import Followed, Moments, Summed, Unpredictable, without_mean
 from .squashing import Erf, SquashingNorms, Tanh
 
 SMALL = 0.25
@@ -42,6 +42,20 @@ class InitialNumber(float):
 
 class InitialNumbers(tuple["InitialNumber | InitialNumbers", ...]):
     """A parameter whose entries start from different numbers: its entries, or its rows."""
+
+
+class _FollowedNumber(InitialNumber, Followed):
+    """A parameter of the formula whose updates are followed wherever it multiplies a value.
+
+    What is computed from it first, such as 1 less it, is a number that stays.
+    """
+
+
+def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
+    """The same, belonging to the parameter of that name."""
+    made = _FollowedNumber(value, value.shape, value.std)
+    made.number, made.entries = number, math.prod(value.shape)
+    return made
 
 
 def first_values(initial: Initial, shape: tuple[int, ...], std: float) -> InitialNumber | InitialNumbers:
@@ -165,6 +179,11 @@ def _mix(
     """
     if float(query) != 0.0:
         raise Unpredictable(f"attention over depth is predicted for a query of 0, where it starts, got {float(query)}")
+    if isinstance(query, Followed):
+        raise Unpredictable(
+            "attention over depth weighs values by a query that the first update moves, which theory does not follow: "
+            "what an update changes cannot be predicted for this placement"
+        )
     values = tuple(map(value, values) if value else values)
     atoms, before, last = values[0].atoms, values[:-1], values[-1]
     if not before:
@@ -186,11 +205,11 @@ def _mix(
 
 @weighed_sum.register
 def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[Number]) -> Moments:
-    # Most weights of a history start at 0.
+    # Most weights of a history start at 0: what such a value adds is looked for only where the weight is to move.
     parts: list[Moments] = [
         value * weight
         for value, weight in zip(values, weights, strict=True)
-        if isinstance(weight, Moments | tuple) or weight != 0.0
+        if isinstance(weight, Followed | Moments | tuple) or weight != 0.0
     ] or [first * 0.0]
     total = parts[0]
     for part in parts[1:]:

@@ -113,9 +113,31 @@ class Factors(NamedTuple):
     def __call__(self, g: Products) -> Products:
         return make(Products, (self.one * g.one, self.two * g.two, self.apart * g.apart))
 
+    def forward(self, matrix: Array) -> Array:
+        """What the function makes of changes at its input: their Gram matrix over tokens, or coefficients."""
+        return whole_of(Products(self.one, self.two)) * matrix
 
-GradientMap = LinearMap | Factors | Callable[[Products], Products]
+
+class ByPlace(NamedTuple):
+    """The way of gradients back through attention, and of changes forward."""
+
+    back: Callable[[Products], Products]
+    forward: Callable[[Array], Array]
+    """As of `Factors`, where a place is a token."""
+
+    def __call__(self, g: Products) -> Products:
+        return self.back(g)
+
+
+GradientMap = LinearMap | Factors | ByPlace
 """From gradients at one end of a map to those at the other."""
+
+
+def whole_of(products: Products) -> Array:
+    """(K, K) The Gram matrix of tokens, where a place is a token."""
+    found: Array = products.two.copy()
+    np.fill_diagonal(found, products.one)
+    return found
 
 
 def gap_of(products: Products, places: Places | None) -> float:

@@ -19,6 +19,8 @@ import numpy as np
 
 from ..placement import Placement, named
 from .backward import StackGradients, backward, loss_gradient
+from .change.prediction import ONE_STACK, UpdateChange, change_of
+from .change.prediction import Update as Update
 from .differing import RANDOM
 from .doubts import Doubt, doubts_of
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
@@ -124,6 +126,8 @@ class StackPrediction:
     """Every residual stream by the name that the formula gives it; of a history of values, the newest one."""
     attention: dict[str, _AttentionWeights] = field(default_factory=dict)
     """Its weights by kind of sub-layer: attention, cross_attention."""
+    change: UpdateChange | None = None
+    """What the first update moves, where it was asked for."""
     doubts: tuple[Doubt, ...] = ()
     """Where it is known to be off, or was compared with nothing."""
 
@@ -138,17 +142,25 @@ def _numbers_in_words() -> Iterator[None]:
 
 
 @_numbers_in_words()
-def predict(placement: str, model: ModelSetting, *, scatter: bool = True) -> dict[str, StackPrediction]:
+def predict(
+    placement: str, model: ModelSetting, *, scatter: bool = True, update: Update | None = None
+) -> dict[str, StackPrediction]:
     """Predictions by stack: "encoder", "decoder" or both.
 
     scatter: False for the limit of infinite width, where norms divide by the same in every draw.
+    update: the first one of a training, to be followed through the stack.
     Raises ValueError for an unknown placement, or one that is not defined for such a model; Unpredictable, which is one
     too, for a formula that theory does not follow.
     """
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
         stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
-        return {kind: _prediction(stack, backward(stack, loss_gradient(stack, model)))}
+        found = _prediction(stack, backward(stack, loss_gradient(stack, model)))
+        if update is not None:
+            found = replace(found, change=change_of(stack.placement, model, stack.setting, update))
+        return {kind: found}
+    if update is not None:
+        raise Unpredictable(ONE_STACK)
     source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
     encoder = _forward(
         named(placement)(model.shape("encoder")), replace(model, tokens=source_tokens), model.source, scatter
@@ -210,6 +222,9 @@ def _curves(depths: Sequence[Products]) -> _StreamPrediction:
 
 
 DEPTHS = (64, 128, 256, 512, 1024)
+CHANGE = "change"
+CHANGE_DEPTHS = (32, 64, 128, 256)
+"""Of the change by an update, which takes longer: with the cube of the depth at its end."""
 QUANTITIES = {
     "q": "E‖x_L‖² of the last hidden state",
     "first_ffn_out": "gradient norm of W2 in the first block",
@@ -227,8 +242,12 @@ class Exponent:
     """Largest relative distance of a value from the power law: how far the depths are from where it holds."""
 
 
-def exponents(placement: str, model: ModelSetting, depths: Sequence[int] = DEPTHS) -> dict[str, dict[str, Exponent]]:
+def exponents(
+    placement: str, model: ModelSetting, depths: Sequence[int] = DEPTHS, *, update: Update | None = None
+) -> dict[str, dict[str, Exponent]]:
     """By stack and quantity (`QUANTITIES`), over stacks of these depths, each with the constants of its own depth.
+
+    update: of its change of the output, too (`CHANGE`), over `CHANGE_DEPTHS`.
 
     Widths are taken to be infinite: at a finite one a deep stack's gradients scatter by e^(blocks / width), which is
     no power law. Raises ValueError as `predict` does, and for fewer than two different depths.
@@ -241,10 +260,26 @@ def exponents(placement: str, model: ModelSetting, depths: Sequence[int] = DEPTH
             norms = stack.gradient_norm["ffn_out"]
             for name, value in zip(QUANTITIES, (stack.q[-1], norms[0], norms[-1]), strict=True):
                 found.setdefault(kind, {}).setdefault(name, []).append(float(value))
-    return {
+    powers = {
         kind: {name: fitted(depths, values) for name, values in quantities.items()}
         for kind, quantities in found.items()
     }
+    if update is not None:
+        for kind, values in output_changes(placement, model, CHANGE_DEPTHS, update).items():
+            powers[kind][CHANGE] = fitted(CHANGE_DEPTHS, values)
+    return powers
+
+
+def output_changes(
+    placement: str, model: ModelSetting, depths: Sequence[int], update: Update
+) -> dict[str, list[float]]:
+    """E‖δy‖² / d of the output by one update, by stack, for each depth, infinitely wide. Raises as `predict` does."""
+    found: dict[str, list[float]] = {}
+    for depth in depths:
+        for kind, stack in predict(placement, replace(model, blocks=depth), scatter=False, update=update).items():
+            if stack.change is not None:
+                found.setdefault(kind, []).append(stack.change.output)
+    return found
 
 
 def fitted(depths: Sequence[int], values: Sequence[float]) -> Exponent:
@@ -258,40 +293,42 @@ def fitted(depths: Sequence[int], values: Sequence[float]) -> Exponent:
 
 _WORTH_PROCESSES = 4000
 """Blocks in all, a tenth of a second of work: what it takes to start processes is a third of that."""
+_UPDATE_COSTS = 100
+"""A block whose update is followed takes so many times as long."""
 
 Stacks = dict[str, StackPrediction]
 
 
-def predict_many(placements: Sequence[str], model: ModelSetting) -> dict[str, Stacks]:
+def predict_many(placements: Sequence[str], model: ModelSetting, update: Update | None = None) -> dict[str, Stacks]:
     """What `predict` says of each. Raises as it does."""
-    found, refused = predict_or_refuse(placements, model)
+    found, refused = predict_or_refuse(placements, model, update)
     for reason in refused.values():
         raise reason
     return found
 
 
 def predict_or_refuse(
-    placements: Sequence[str], model: ModelSetting
+    placements: Sequence[str], model: ModelSetting, update: Update | None = None
 ) -> tuple[dict[str, Stacks], dict[str, Unpredictable]]:
     """What `predict` says of each that theory follows, and why of those that it does not."""
-    both = dict(zip(placements, _each(placements, model), strict=True))
+    both = dict(zip(placements, _each(placements, model, update), strict=True))
     refused = {name: one for name, one in both.items() if isinstance(one, Unpredictable)}
     return {name: one for name, one in both.items() if not isinstance(one, Unpredictable)}, refused
 
 
-def _each(placements: Sequence[str], model: ModelSetting) -> "list[Stacks | Unpredictable]":
+def _each(placements: Sequence[str], model: ModelSetting, update: Update | None) -> "list[Stacks | Unpredictable]":
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     processes = min(cores, len(placements))
-    if processes == 1 or len(placements) * model.blocks < _WORTH_PROCESSES:
-        return [_one(name, model) for name in placements]
+    if processes == 1 or len(placements) * model.blocks < _WORTH_PROCESSES / (1 if update is None else _UPDATE_COSTS):
+        return [_one(name, model, update) for name in placements]
     # Forked, so that they know the placements that the user has registered, and import nothing again. They end before
     # there is anything to collect, which takes a fifteenth of their time.
     with multiprocessing.get_context("fork").Pool(processes, initializer=gc.disable) as pool:
-        return pool.map(partial(_one, model=model), placements, chunksize=1)
+        return pool.map(partial(_one, model=model, update=update), placements, chunksize=1)
 
 
-def _one(placement: str, model: ModelSetting) -> "Stacks | Unpredictable":
+def _one(placement: str, model: ModelSetting, update: Update | None) -> "Stacks | Unpredictable":
     try:
-        return predict(placement, model)
+        return predict(placement, model, update=update)
     except Unpredictable as reason:
         return reason

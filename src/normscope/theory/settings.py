@@ -49,6 +49,8 @@ class _InitialState:
     values: _Variance | None = None
     embedding: _Variance | None = lambda d, f: 1 / d
     """None for vectors of E‖x_0‖² = d without positions, which no output projection could be tied to."""
+    output_is_drawn: bool = True
+    """False where attention has no last matrix: the identity stands for it, and no update moves it."""
 
     def weight_std(self, placement: Placement) -> WeightStd:
         """Of every matrix; those whose vectors an update would put on the unit sphere start there."""
@@ -150,6 +152,7 @@ SETTINGS: dict[str, _InitialState] = {
         ffn_in=_by_width(1),
         ffn_out=_by_inner_width(1),
         embedding=None,
+        output_is_drawn=False,
     ),
     "paper": _InitialState(
         title="fairseq 0.7 to 0.8, as Xiong et al. 2020 ran it",

@@ -15,7 +15,7 @@ from .differing import RANDOM, Differing
 from .kernels import Activation
 from .mixing import Products, vanishes
 from .moments import Atoms, Coefficients, Moments, single
-from .operations import InitialNumber, InitialNumbers, MomentNorms, Norm, first_values, norms_of
+from .operations import InitialNumber, InitialNumbers, MomentNorms, Norm, first_values, followed, norms_of
 from .places import Places, alike, causal
 from .squashing import SquashingNorms
 from .sublayers import Map, _InsideF, attention, feed_forward
@@ -104,7 +104,10 @@ class _MomentSublayer:
         std: float = 0.0,
         shared_by_block: bool = False,
     ) -> InitialNumber | InitialNumbers:
-        return first_values(self.stack.profiled(name, initial), shape, std)
+        value = first_values(self.stack.profiled(name, initial), shape, std)
+        if not self.stack.follows or not isinstance(value, InitialNumber):
+            return value
+        return followed(value, (name, self.site.block if shared_by_block else self.site))
 
     def scheduled(self, name: str, *, initial: float) -> float:
         return initial
@@ -117,6 +120,8 @@ class MomentStack:
     placement: Placement
     setting: StreamSetting
     atoms: Atoms = field(init=False)
+    follows: bool = False
+    """Whether updates of the formula's own numbers are followed, which takes parts of their own."""
     applied: list[Applied] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
     """Of every branch so far, over all its elements: its mean over features is 0."""
@@ -128,6 +133,8 @@ class MomentStack:
     """Of the stream that `Placement.hidden` shows after so many blocks, from the embedding on."""
     streams: dict[str, list[Products]] = field(default_factory=dict)
     """The same of every stream under the name that the formula gives it; of a history, its newest value."""
+    states: list[Moments] = field(default_factory=list)
+    """The values that `depths` has the products of."""
     last: Moments = field(init=False)
     """The stream after the last block."""
     output: Moments = field(init=False)
@@ -175,7 +182,8 @@ class MomentStack:
         return self.output
 
     def _record(self, state: State) -> None:
-        self.depths.append(self.placement.hidden(state).mean)
+        self.states.append(self.placement.hidden(state))
+        self.depths.append(self.states[-1].mean)
         parts = state if isinstance(state, tuple) else (state,)
         for name, part in zip(self.placement.streams, parts, strict=True):
             newest = part[-1] if isinstance(part, tuple) else part

@@ -13,7 +13,18 @@ import numpy as np
 
 from .differing import RANDOM, Differing
 from .kernels import GATED, Activation, Kernel, excess, kernel
-from .mixing import NOTHING, Entry, LinearMap, Mixing, Products, make, mean_of, outer_norm, sharpened, squared
+from .mixing import (
+    NOTHING,
+    Entry,
+    LinearMap,
+    Mixing,
+    Products,
+    make,
+    mean_of,
+    outer_norm,
+    sharpened,
+    squared,
+)
 from .moments import Atoms, Moments, Unpredictable, single
 from .places import Factors, GradientMap, Places, gap_of
 
@@ -34,6 +45,11 @@ class Projection(NamedTuple):
     """From there to its input."""
     of_query: bool = False
     """Whether it reads what queries are made of, in cross-attention another thing than keys and values are."""
+
+    @property
+    def length(self) -> int:
+        """How many tokens that are."""
+        return self.tokens.total if isinstance(self.tokens, Places) else self.tokens
 
 
 def gradient_norm(g: Products, x: Products, width: int, tokens: int | Places, sequences: int) -> float:
@@ -56,6 +72,8 @@ class Map(NamedTuple):
     last: str
     last_inputs: Products
     last_width: int
+    last_mean: Entry = 0.0
+    """E of an entry of the last matrix's inputs."""
     variance: Entry = 0.0
     """Of what an activation reads, or of logits over keys."""
     differing: Differing = RANDOM
@@ -85,14 +103,15 @@ def feed_forward(
     variance = x.one * into * scaled
     found = kernel(activation, variance, correlation(x.two, x.one))
     other = kernel(activation, variance, correlation(x.apart, x.one)) if apart else _UNASKED
-    hidden, kept, kept_two = make(Products, (found.q, found.p, other.p)), 1.0, 1.0
+    hidden, kept, kept_two, left_mean = make(Products, (found.q, found.p, other.p)), 1.0, 1.0, found.mean
     if inside and "output" in inside:
         square, pair = squared(found.mean)
         mean = Products(square, pair, pair)
         centred = hidden.plus(mean, -1.0)
         inner, inner_mean = inner_scales(inside, "output", ffn_width, centred, mean, places=places)
         kept, kept_two = squared(inner)
-        square, pair = squared(found.mean * inner_mean)
+        left_mean = found.mean * inner_mean
+        square, pair = squared(left_mean)
         hidden = Products(centred.one * kept + square, centred.two * kept_two + pair, centred.apart * kept_two + pair)
     out = ffn_width * ffn_out_std * ffn_out_std
     back, back_two = out * kept * scaled, out * kept_two * scaled_two
@@ -116,7 +135,7 @@ def feed_forward(
     gap, made = gap_of(x, places), gap_of(output, places)
     turned = into * mean_of(back_two * (found.slope_p + found.gate_slope_p)) * gap
     made_of = differing.activated(turned / made if made else 0.0, ffn_width / width)
-    return make(Map, (output, spread, projections, silent, "ffn_out", hidden, ffn_width, variance, made_of))
+    return make(Map, (output, spread, projections, silent, "ffn_out", hidden, ffn_width, left_mean, variance, made_of))
 
 
 def correlation(two: Entry, one: Entry) -> Entry:
@@ -181,7 +200,7 @@ def attention(
     output = inputs.scaled(out)
     # Two random matrices: values' and the last.
     spread = 4 * output.one * output.one
-    return make(Map, (output, spread, projections, silent, "output", inputs, width, logits, differing.attended()))
+    return make(Map, (output, spread, projections, silent, "output", inputs, width, 0.0, logits, differing.attended()))
 
 
 def _square_of_scale(inside: _InsideF, place: str, width: int, read: Products, into: float) -> float:

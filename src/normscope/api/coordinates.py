@@ -1,0 +1,276 @@
+"""A coordinate check: how the size of activations after some updates grows with a model's width."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..doctor.observe.gradients import loss_of
+from ..doctor.trace.forward import Inputs, call_with, loss_of_output
+from ..evidence.estimates import exponent
+from ..measure import Estimate, recording, weights_after
+from ..measure.passes import Point, first_tensor
+from ..measure.unchanged import looked_at, random_state_kept
+from ..optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, optimizer_over, roles
+from ..optim.optimizers import OptimizerName
+from ..report.chart import Panel, Series
+from ..report.notebook import fragment, heading, paragraph, picture, table
+from ..report.words import counted, interval, learning_rate
+from ..settings.arguments import checked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_Given = Callable[[int], Inputs] | Iterable[Inputs]
+"""A function of the update's number, from 0, or something to go through such as a data loader; each item is what the
+model is called with."""
+_NumberedBatches = Callable[[int], tuple[Inputs, Callable[[Any], Tensor] | None]]
+"""Number of an update, from 0, to what the model is called with in it and the loss of its output."""
+_Growth = Literal["grows with width", "does not", "undecided"]
+_LEVEL = 0.1
+"""A size that grows by a smaller power of the width is taken for one that does not."""
+_DRAWN = 8
+"""Modules in the chart: those of the steepest slopes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ModuleSizes:
+    """One module's output over updates and widths."""
+
+    sizes: NDArray[np.float64]
+    """Mean |activation| by update from 0, seed and width."""
+    slopes: tuple[Estimate, ...]
+    """By update: the slope of log size over log width, its mean over seeds with the 95 % interval."""
+
+    @property
+    def growth(self) -> _Growth:
+        """After the last update: whether the whole interval of the slope lies above 0.1, or below."""
+        slope = self.slopes[-1]
+        if float(slope.low) > _LEVEL:
+            return "grows with width"
+        return "does not" if float(slope.high) < _LEVEL else "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CoordinateCheck:
+    """Of every module how large its output is after some updates, over widths (Yang et al. 2021, arXiv:2203.03466,
+    appendix D.1)."""
+
+    widths: tuple[int, ...]
+    updates: int
+    seeds: int
+    rate: float | None
+    """None of an optimiser that brings its own."""
+    modules: Mapping[str, _ModuleSizes]
+    """By the module's name, in the order of the forward pass; "" is the whole model."""
+
+    @property
+    def verdict(self) -> _Growth:
+        """Whether any module's output grows with the width; undecided where none is known to and some may."""
+        found = {one.growth for one in self.modules.values()}
+        return (
+            "grows with width" if "grows with width" in found else "undecided" if "undecided" in found else "does not"
+        )
+
+    def plot(self) -> "Figure":
+        """Sizes over the width and slopes over the updates, as a matplotlib figure."""
+        from ..report.chart_svg import panels_figure
+
+        return panels_figure(self._panels())
+
+    def svg(self) -> str:
+        """The same picture as SVG text."""
+        from ..report.chart_svg import panels_svg
+
+        return panels_svg(self._panels(), title="Size of activations over width")
+
+    def __str__(self) -> str:
+        wide = max(map(len, (name for name, *_ in self._rows())))
+        rows = [f"{name:{wide}}  {slope:>16}  {growth}" for name, slope, growth in self._rows()]
+        return "\n".join([self._title(), f"{'':{wide}}  {'slope':>16}", *rows])
+
+    def __repr__(self) -> str:
+        return f"CoordinateCheck({counted(len(self.modules), 'module')}, widths {self.widths}: {self.verdict})"
+
+    def _repr_html_(self) -> str:
+        rows = table(("module", "slope of log size over log width", "verdict"), self._rows())
+        return fragment([heading(self._title()), paragraph(_READ), picture(self.svg()), rows])
+
+    def _title(self) -> str:
+        rate = "" if self.rate is None else f" at rate {learning_rate(self.rate)}"
+        after = f"after {counted(self.updates, 'update')}{rate}"
+        return f"{self.verdict}: mean |activation| {after}, widths {', '.join(map(str, self.widths))}"
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        last = {name: one.slopes[-1] for name, one in self.modules.items()}
+        return [
+            (name or "the model", interval(float(slope.mean), float(slope.half_width), 2), self.modules[name].growth)
+            for name, slope in last.items()
+        ]
+
+    def _panels(self) -> list[Panel]:
+        steepest = sorted(self.modules, key=lambda name: -float(np.nan_to_num(self.modules[name].slopes[-1].mean)))
+        drawn = [name for name in self.modules if name in steepest[:_DRAWN]]
+        over_width, over_updates = list[Series](), list[Series]()
+        for hue, name in enumerate(drawn):
+            sizes, slopes = self.modules[name].sizes[-1], self.modules[name].slopes
+            label, ends = name or "the model", (sizes.min(0).tolist(), sizes.max(0).tolist())
+            mean = np.exp(np.log(sizes).mean(0)).tolist()
+            over_width.append(
+                Series(label=label, kind="measured", hue=hue, x=self.widths, y=mean, low=ends[0], high=ends[1])
+            )
+            low, middle, high = ([float(getattr(one, end)) for one in slopes] for end in ("low", "mean", "high"))
+            over_updates.append(
+                Series(label=label, kind="measured", hue=hue, x=range(len(slopes)), y=middle, low=low, high=high)
+            )
+        after = f"After {counted(self.updates, 'update')}"
+        slope = "slope of log size over log width"
+        return [
+            Panel(title=after, xlabel="width", ylabel="mean |activation|", series=over_width, log_x=True, log_y=True),
+            Panel(title="Growth with the width", xlabel="update", ylabel=slope, series=over_updates),
+        ]
+
+
+_READ = (
+    "In a parametrisation under which rates carry over between widths (µP) no size grows with the width; in the "
+    "standard one they do after some updates, and the best rate falls as the width rises."
+)
+
+
+@checked
+def coordinate_check(
+    build: Callable[[int], nn.Module],
+    widths: Sequence[int],
+    batches: _Given,
+    *,
+    loss: Callable[..., Tensor] | None = None,
+    optimizer: OptimizerName | Callable[[nn.Module], torch.optim.Optimizer] = "adam",
+    rate: float = 1e-2,
+    updates: int = 4,
+    seeds: int = 3,
+) -> CoordinateCheck:
+    """Whether activations grow with the width after a few updates: the check that µP's authors make of a model.
+
+    build: makes the model of a width, with weights drawn from torch's generator, which is seeded anew for each. Modules
+    that every width has by the same name are looked at. widths: rising, two or more. batches: a function of the
+    update's number, from 0, or something to go through, whose items are what the model is called with; sizes are of the
+    first one's output. loss: of the output alone, or of the output and the item; without it, the model's own.
+    optimizer: a name, or a function that makes one of the model, with its own rates; `rate` is of a name.
+
+    Evaluation mode, so without dropout; random states are bit for bit as they were. Raises ValueError for widths that
+    do not rise, fewer than two seeds, no update, and where a model or its loss raises.
+    """
+    if len(widths) < 2 or not all(0 < low < high for low, high in pairwise(widths)):
+        raise ValueError(f"widths must be two or more, positive and rising, got {list(widths)}")
+    if updates < 1 or seeds < 2:
+        raise ValueError(f"updates must be 1 or more and seeds 2 or more, got {updates} and {seeds}")
+    given, found = _batches_of(batches, loss), dict[str, NDArray[np.float64]]()
+
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        if callable(optimizer):
+            return optimizer(model)
+        listed = OPTIMIZERS[optimizer]
+        config = OptimizerConfig(
+            name=optimizer,
+            peak_lr=rate,
+            momentum=listed.usual_momentum,
+            weight_decay=listed.usual_weight_decay,
+            groups=DECAY_EVERYWHERE,
+        )
+        made = optimizer_over(dict(model.named_parameters()), roles(model), config)
+        if made is None:
+            raise ValueError("the model has no weights to train")
+        return made
+
+    for seed in range(seeds):
+        for at, width in enumerate(widths):
+            with random_state_kept():
+                torch.manual_seed(seed)
+                seen = _sizes(build(width), make, given, updates)
+            for name, sizes in seen.items():
+                found.setdefault(name, np.full((updates + 1, seeds, len(widths)), np.nan))[:, seed, at] = sizes
+    everywhere = {name: sizes for name, sizes in found.items() if not np.isnan(sizes).any()}
+    modules = {
+        name: _ModuleSizes(sizes=sizes, slopes=tuple(_slope(widths, of_update) for of_update in sizes))
+        for name, sizes in everywhere.items()
+    }
+    own = None if callable(optimizer) else rate
+    return CoordinateCheck(widths=tuple(widths), updates=updates, seeds=seeds, rate=own, modules=modules)
+
+
+def _slope(widths: Sequence[int], sizes_SX: NDArray[np.float64]) -> Estimate:
+    """NaN, and so undecided, where a size is 0 or not finite."""
+    if not (np.isfinite(sizes_SX) & (sizes_SX > 0)).all():
+        return Estimate(count=0, mean=np.array(math.nan), deviation=np.array(math.nan), half_width=np.array(math.nan))
+    return exponent(widths, sizes_SX)
+
+
+def _sizes(
+    model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer], given: _NumberedBatches, updates: int
+) -> dict[str, list[float]]:
+    """Mean |output| of every module on the first batch, before the first update and after each."""
+
+    def value(update: int) -> Tensor:
+        inputs, loss = given(update - 1)
+        return loss_of(call_with(model, inputs), loss)[0]
+
+    after = weights_after(model, make, value, updates=range(1, updates + 1))
+    found: dict[str, list[float]] = {}
+    for update in range(updates + 1):
+        if update:
+            model.load_state_dict(after[update], strict=False)
+        places = {name: Point(module, pick=_tensor) for name, module in model.named_modules()}
+        with looked_at(model), recording(places, lambda x: float(x.abs().mean())) as seen:
+            call_with(model, given(0)[0])
+        for name, sizes in seen.items():
+            if sizes and not math.isnan(sizes[0]):
+                found.setdefault(name, []).append(sizes[0])
+    return {name: sizes for name, sizes in found.items() if len(sizes) == updates + 1}
+
+
+def _tensor(output: object) -> Tensor:
+    """The first tensor of an output; NaN where it has none of numbers."""
+    try:
+        found = first_tensor(output)
+    except TypeError:
+        return torch.tensor(math.nan)
+    return found if found.is_floating_point() and found.numel() else torch.tensor(math.nan)
+
+
+def _batches_of(given: _Given, loss: Callable[..., Tensor] | None) -> _NumberedBatches:
+    """Items by number: those of a loader are kept, and it is begun again at its end.
+
+    loss: of the output alone, or of the output and the item that it was computed from. The batches raise ValueError
+    where a loader has none.
+    """
+    item = given if callable(given) else _Kept(given)
+
+    def batch(number: int) -> tuple[Inputs, Callable[[Any], Tensor] | None]:
+        inputs = item(number)
+        return inputs, loss_of_output(loss, inputs)
+
+    return batch
+
+
+class _Kept:
+    """A loader's items by number."""
+
+    def __init__(self, loader: Iterable[Inputs]) -> None:
+        self._loader, self._items = loader, list[Inputs]()
+        self._left: Iterator[Inputs] = iter(loader)
+
+    def __call__(self, number: int) -> Inputs:
+        while number >= len(self._items):
+            try:
+                self._items.append(next(self._left))
+            except StopIteration:
+                if not self._items:
+                    raise ValueError("the batches to train on are none: give a loader with at least one") from None
+                return self._items[number % len(self._items)]
+        return self._items[number]
