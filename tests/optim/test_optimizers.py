@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from normscope.errors import UserError, installation
-from normscope.optim import OPTIMIZERS, OptimizerConfig, Role, optimizer_over
+from normscope.optim import OPTIMIZERS, OptimizerConfig, Role
+from normscope.optim.groups import parted
 from normscope.settings.validation import validated
 
 STEPS = 20
@@ -19,7 +20,9 @@ STEPS = 20
 def over(weights: list[nn.Parameter], config: OptimizerConfig, role: Role = "matrix") -> torch.optim.Optimizer:
     """Over weights of one role."""
     named = {str(number): weight for number, weight in enumerate(weights)}
-    return optimizer_over(named, dict.fromkeys(named, role), config)
+    settings = {"peak_lr": config.peak_lr, "weight_decay": config.weight_decay}
+    groups = parted(named, dict.fromkeys(named, role), config.groups, **settings)
+    return OPTIMIZERS[config.name].make(groups, config)
 
 
 TARGET = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]], dtype=torch.float64)
@@ -156,7 +159,3 @@ def test_the_page_of_training_names_every_one():
     (paragraph,) = re.findall(r"^`optimizer.name` is .*?\n\n", page, re.MULTILINE | re.DOTALL)
     lacking = [name for name in OPTIMIZERS if f"`{name}`" not in paragraph]
     assert lacking == [], "docs/training.md, Optimisers, and parameters by role: name these beside the others"
-
-
-def test_what_is_said_of_another_optimiser_is_of_one_in_the_list():
-    assert all(listed.bears_as in OPTIMIZERS for listed in OPTIMIZERS.values() if listed.bears_as)

@@ -1,7 +1,7 @@
 """Schedules as pure functions, and torch's optimisers by name."""
 
 from .groups import DECAY_EVERYWHERE, ROLES, GroupConfig, GroupsConfig, Role, roles
-from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer, optimizer_over
+from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer
 from .schedules import (
     AdaptiveConfig,
     ScheduleConfig,
@@ -30,7 +30,6 @@ __all__ = [
     "factor",
     "make_optimizer",
     "never_peaks",
-    "optimizer_over",
     "parse_duration",
     "roles",
     "summed_factor",

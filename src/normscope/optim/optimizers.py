@@ -15,7 +15,7 @@ from torch.optim import AdamW, Optimizer
 
 from ..errors import UserError, installation
 from ..settings.tables import check_choices
-from .groups import GroupsConfig, Role, given_groups, parted, roles
+from .groups import GroupsConfig, given_groups, parted, roles
 
 _UpdateRule = Literal["muon", "adamw"]
 
@@ -79,10 +79,6 @@ class _OptimizerEntry:
     """What it is measured with where nobody says."""
     usual_weight_decay: float = 0.0
     """The same, where a whole training is measured."""
-    bears_as: str = ""
-    """Another optimiser whose largest stable rates are its own; empty where it has a constant of its own."""
-    searched_rates: tuple[float, float] = (2.15e-3, 1.0)
-    """Between which a search for its largest stable rate begins and ends."""
 
 
 def _lion(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
@@ -105,22 +101,14 @@ OPTIMIZERS: dict[str, _OptimizerEntry] = {
     "adamw": _OptimizerEntry(
         make=lambda groups, c: torch.optim.AdamW(groups, betas=c.betas, eps=c.epsilon, fused=True),
         usual_weight_decay=0.01,  # torch's default
-        bears_as="adam",
     ),
     "sgd": _OptimizerEntry(
         make=lambda groups, c: torch.optim.SGD(groups, momentum=c.momentum),
         usual_momentum=0.9,  # torch's default is 0; nobody trains a Transformer so
-        searched_rates=(0.1, 100.0),
     ),
-    # Adam with a warm-up of its own; no ladder under a schedule was trained.
-    "radam": _OptimizerEntry(
-        make=lambda groups, c: torch.optim.RAdam(groups, betas=c.betas, eps=c.epsilon),
-        bears_as="adam",
-        searched_rates=(4.64e-3, 2.15),
-    ),
-    "lion": _OptimizerEntry(make=_lion, searched_rates=(4.64e-4, 0.215)),
-    # Its step has the size of AdamW's, so that rates carry over (Liu et al. 2025, section 2.2); no case was measured.
-    "muon": _OptimizerEntry(make=_muon, usual_weight_decay=0.01, bears_as="adam"),
+    "radam": _OptimizerEntry(make=lambda groups, c: torch.optim.RAdam(groups, betas=c.betas, eps=c.epsilon)),
+    "lion": _OptimizerEntry(make=_lion),
+    "muon": _OptimizerEntry(make=_muon, usual_weight_decay=0.01),
 }
 
 if TYPE_CHECKING:
@@ -175,17 +163,13 @@ def make_optimizer(
     given: groups of the caller's own, as of `given_groups`. Raises UserError for lion where `lion-pytorch` is not
     installed.
     """
-    if given is None:
-        return optimizer_over(dict(model.named_parameters()), roles(model), config)
     settings = {"peak_lr": config.peak_lr, "weight_decay": config.weight_decay}
-    return OPTIMIZERS[config.name].make(given_groups(model, given, config.groups, **settings), config)
-
-
-def optimizer_over(
-    weights: Mapping[str, nn.Parameter], of: Mapping[str, Role], config: OptimizerConfig
-) -> torch.optim.Optimizer:
-    """As `make_optimizer`, over some parameters of a model by name, given the roles of all."""
-    groups = parted(weights, of, config.groups, peak_lr=config.peak_lr, weight_decay=config.weight_decay)
+    weights = dict(model.named_parameters())
+    groups = (
+        parted(weights, roles(model), config.groups, **settings)
+        if given is None
+        else given_groups(model, given, config.groups, **settings)
+    )
     return OPTIMIZERS[config.name].make(groups, config)
 
 
