@@ -10,7 +10,7 @@ from torch import Tensor
 
 from normscope.model import Context, Layout
 from normscope.model.stack import Stack, StackConfig
-from normscope.model.sublayers import FeedForward, GatedFeedForward
+from normscope.model.sublayers import FeedForward, _GatedFeedForward
 from normscope.placement import StackShape, named
 
 FORMS = {
@@ -60,8 +60,8 @@ def test_the_two_gelus_are_two_functions() -> None:
     assert 1e-5 < float((made("gelu")(x, context, {}) - made("gelu-tanh")(x, context, {})).abs().max().detach()) < 0.1
 
 
-def gated(activation: str) -> GatedFeedForward:
-    return filled(GatedFeedForward(6, 10, 0.0, activation))
+def gated(activation: str) -> _GatedFeedForward:
+    return filled(_GatedFeedForward(6, 10, 0.0, activation))
 
 
 @pytest.mark.parametrize(("activation", "theirs"), [("swiglu", "silu"), ("geglu", "gelu")])

@@ -9,7 +9,7 @@ import torch
 from normscope_studies.advice.cases import rate_of
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.rates_at_size import study, training
-from normscope_studies.rates_at_size.study import SizedConfig, SizedLadder, named_rate
+from normscope_studies.rates_at_size.study import _SizedConfig, _SizedLadder, named_rate
 
 pytest.importorskip("transformers")
 SMALL = study.SCALES["smoke"].config.models[0]
@@ -59,7 +59,7 @@ def test_a_model_by_the_rates_of_a_narrower_one_takes_smaller_steps():
 
 def test_between_rungs_a_rate_loses_what_a_straight_line_says():
     nats = {rate_of(step): loss for step, loss in ((-1, 3.4), (0, 3.0), (1, 3.2))}
-    one = SizedLadder(model=SMALL, nats=nats, parameters=1, unigram_nats=5.0)
+    one = _SizedLadder(model=SMALL, nats=nats, parameters=1, unigram_nats=5.0)
     assert (one.best_rate, one.learned) == (0.001, True)
     assert one.lost(0.001 * math.sqrt(2)) == pytest.approx(0.1 / 2)
     assert one.lost(0.001) == 0
@@ -89,4 +89,4 @@ def test_the_study_as_a_whole(texts, tmp_path):
 )
 def test_what_cannot_be_asked(changes, message):
     with pytest.raises(ValueError, match=message):
-        SizedConfig(**changes)
+        _SizedConfig(**changes)

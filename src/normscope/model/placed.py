@@ -51,7 +51,7 @@ class SphereNorm(nn.Module):
         return normed
 
 
-class DynamicTanh(nn.Module):
+class _DynamicTanh(nn.Module):
     """DyT, γ tanh(αx) + β with one α for all features and no statistics of x (Zhu et al. 2025, arXiv:2503.10622)."""
 
     role: ClassVar[str] = "norm"
@@ -66,7 +66,7 @@ class DynamicTanh(nn.Module):
         return self.weight * torch.tanh(self.alpha * x) + self.bias
 
 
-class DynamicErf(DynamicTanh):
+class _DynamicErf(_DynamicTanh):
     """Derf, γ erf(αx + s) + β (Chen et al. 2025, arXiv:2512.10938), α and s one number each; s starts from 0."""
 
     def __init__(self, width: int, epsilon: float) -> None:
@@ -82,8 +82,8 @@ NORMS: dict[str, Callable[[int, float], nn.Module]] = {
     "rms-norm": lambda width, epsilon: RMSNorm(width, eps=epsilon),
     "scale-norm": ScaleNorm,
     "sphere-norm": SphereNorm,
-    "dyt": DynamicTanh,
-    "derf": DynamicErf,
+    "dyt": _DynamicTanh,
+    "derf": _DynamicErf,
 }
 
 

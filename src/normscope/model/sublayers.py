@@ -198,7 +198,7 @@ class FeedForward(SublayerModule):
         return self.ffn_out(hidden)  # type: ignore[no-any-return]
 
 
-class GatedFeedForward(SublayerModule):
+class _GatedFeedForward(SublayerModule):
     """(φ(x Wg + bg) ⊙ (x W1 + b1)) W2 + b2 on packed tokens (N, D): Shazeer 2020, arXiv:2002.05202, with biases.
 
     Of `ffn_width` it has three matrices where `FeedForward` has two: equal parameters take two thirds of it. A
@@ -232,5 +232,5 @@ class GatedFeedForward(SublayerModule):
 
 def feed_forward(width: int, ffn_width: int, dropout: float, activation: str, *, bias: bool = True) -> SublayerModule:
     """The sub-layer of an activation, gated or not. Raises KeyError for an unknown one."""
-    kind = GatedFeedForward if activation in GATED else FeedForward
+    kind = _GatedFeedForward if activation in GATED else FeedForward
     return kind(width, ffn_width, dropout, activation, bias=bias)

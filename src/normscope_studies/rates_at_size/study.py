@@ -43,7 +43,7 @@ CARRIED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizedConfig:
+class _SizedConfig:
     """Models, and how long they are trained at which rates."""
 
     models: tuple[SizedModel, ...] = MODELS
@@ -65,7 +65,7 @@ class SizedConfig:
             raise ValueError("models: give one or more, each with a name of its own")
 
 
-def trained(config: SizedConfig, asked: tuple[SizedModel, float], pieces: Pieces) -> dict[str, Any]:
+def trained(config: _SizedConfig, asked: tuple[SizedModel, float], pieces: Pieces) -> dict[str, Any]:
     """One training, from its piece or now. asked: model and rate."""
     one, rate = asked
     settings = {"updates": config.updates, "seed": SEED, "text": config.text, "valid": config.valid}
@@ -83,7 +83,7 @@ def trained(config: SizedConfig, asked: tuple[SizedModel, float], pieces: Pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizedLadder:
+class _SizedLadder:
     """The trainings of one model, by rate, rising."""
 
     model: SizedModel
@@ -124,7 +124,7 @@ def named_rate(one: SizedModel) -> float:
     return found.rate
 
 
-def run(config: SizedConfig, pieces: Pieces) -> Findings:
+def run(config: _SizedConfig, pieces: Pieces) -> Findings:
     """One piece a training, the middle rates of all models first. Raises UserError for a text that is not there."""
     items = [(one, rate_of(step)) for step in config.steps for one in config.models]
     found = side_by_side(partial(trained, config), items, processes=config.processes, pieces=pieces, stage="trainings")
@@ -135,7 +135,7 @@ def run(config: SizedConfig, pieces: Pieces) -> Findings:
         own = {rate: seen for (model, rate), seen in zip(items, found, strict=True) if model == one}
         nats = {rate: math.inf if own[rate]["valid_nats"] is None else own[rate]["valid_nats"] for rate in sorted(own)}
         parameters = next(iter(own.values()))["parameters"]
-        ladders.append(SizedLadder(model=one, nats=nats, parameters=parameters, unigram_nats=known["unigram_nats"]))
+        ladders.append(_SizedLadder(model=one, nats=nats, parameters=parameters, unigram_nats=known["unigram_nats"]))
     return Findings(
         conditions=conditions(config, known),
         claims=[],
@@ -146,7 +146,7 @@ def run(config: SizedConfig, pieces: Pieces) -> Findings:
     )
 
 
-def conditions(config: SizedConfig, known: Mapping[str, float]) -> dict[str, str]:
+def conditions(config: _SizedConfig, known: Mapping[str, float]) -> dict[str, str]:
     return {
         "models": "decoders of transformers with their own initial weights, no dropout: Llama and OLMo 2 (width 512, "
         "8 blocks; one Llama of width 128, one of 2 blocks), and OPT with Post-LN",
@@ -163,7 +163,7 @@ def conditions(config: SizedConfig, known: Mapping[str, float]) -> dict[str, str
     }
 
 
-def _line(one: SizedLadder) -> str:
+def _line(one: _SizedLadder) -> str:
     if not one.learned:
         return f"{one.model.name}: learned at no rate from {min(one.nats):g} to {max(one.nats):g}"
     return (
@@ -176,7 +176,7 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def _tables(ladders: Sequence[SizedLadder]) -> list[StudyTable]:
+def _tables(ladders: Sequence[_SizedLadder]) -> list[StudyTable]:
     by_name = {one.model.name: one for one in ladders}
     carried = [
         (words, by_name[small], by_name[large]) for words, small, large in CARRIED if {small, large} <= set(by_name)
@@ -210,7 +210,7 @@ def _tables(ladders: Sequence[SizedLadder]) -> list[StudyTable]:
     ]
 
 
-def _figure(ladders: Sequence[SizedLadder]) -> StudyFigure:
+def _figure(ladders: Sequence[_SizedLadder]) -> StudyFigure:
     rates = sorted(ladders[0].nats)
     panel = curves(
         "held-out loss",
@@ -225,7 +225,7 @@ def _figure(ladders: Sequence[SizedLadder]) -> StudyFigure:
     )
 
 
-def _data(one: SizedLadder) -> dict[str, Any]:
+def _data(one: _SizedLadder) -> dict[str, Any]:
     return {
         "parameters": one.parameters,
         "nats": {f"{rate:g}": nats for rate, nats in one.nats.items()},
@@ -238,7 +238,7 @@ def _data(one: SizedLadder) -> dict[str, Any]:
 _TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
 _SMALL = (SizedModel(name="llama-1x32", made_by="LlamaForCausalLM", sizes=_TINY, tokens=128, length=64),)
 SCALES = scales(
-    SizedConfig,
+    _SizedConfig,
     smoke={"models": _SMALL, "steps": (0, 1), "updates": 20, "processes": 1},
     paper={"updates": 10_000, "steps": (0, 1, -1, 2, -2, 3)},
 )

@@ -101,7 +101,7 @@ def optimizer_of(one: SizedModel, model: nn.Module, rate: float) -> torch.optim.
 
 
 @dataclass(frozen=True, eq=False)
-class SizedText:
+class _SizedText:
     """Two sequences of ids."""
 
     train: Tensor
@@ -111,7 +111,7 @@ class SizedText:
 
 
 @cache
-def text_of(train_file: str, valid_file: str, kept: Path) -> SizedText:
+def text_of(train_file: str, valid_file: str, kept: Path) -> _SizedText:
     """Two files of UTF-8 text, plain, .gz or .xz, as ids of pieces that the first one taught; kept: the file that
     remembers the ids.
 
@@ -132,7 +132,7 @@ def text_of(train_file: str, valid_file: str, kept: Path) -> SizedText:
     train, valid = (torch.from_numpy(part.astype("int64")) for part in (whole[2:border], whole[border:]))
     valid = valid[: _VALID_TOKENS + 1]
     counts = torch.bincount(train, minlength=PIECES).double() + 1
-    return SizedText(train, valid, float(-(counts / counts.sum()).log()[valid].mean()))
+    return _SizedText(train, valid, float(-(counts / counts.sum()).log()[valid].mean()))
 
 
 def _lines(file: str) -> list[str]:
@@ -207,7 +207,7 @@ def _stretches(valid: Tensor, one: SizedModel) -> Iterator[Tensor]:
         yield rows[start : start + count]
 
 
-def pair_nats(text: SizedText) -> float:
+def pair_nats(text: _SizedText) -> float:
     """Of the held-out ids, by how frequent each is after the one before it in training."""
     train, valid = text.train.numpy(), text.valid.numpy()
     keys = train[:-1] * PIECES + train[1:]
