@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from normscope.doctor.result import Severity
-from normscope.history.episodes import episodes
+from normscope.history.episodes import SIGN, episodes
 from normscope.history.explain import explain
 from normscope.history.joined import lasting
 from normscope.history.record import History, LoggedSeries, TrainingRecipe, history_of
-from normscope.history.signs import OUTSIDE, Sign, signs
+from normscope.history.signs import OUTSIDE, signs
 
 UPDATES = tuple(range(1, 401))
 SGD, ADAM = TrainingRecipe(clip_norm=1.0, divides=False), TrainingRecipe(clip_norm=1.0, divides=True)
@@ -37,7 +37,7 @@ def log(loss: Callable[[int], float] = falling, rate: Callable[[int], float] | N
 
 
 def found(history: History) -> list[tuple[str, int, bool]]:
-    return [(one.id, one.onset, one.harmless) for one in signs(history)]
+    return [(one.cause, one.onset, one.harmless) for one in signs(history)]
 
 
 def warm(update: int, over: int, restart: int = 10**9) -> float:
@@ -106,7 +106,7 @@ def test_a_gradient_that_is_all_the_heads_is_dated_and_judged() -> None:
     """The head's share of the squared norm is h² / (2 + h²): 0.95 from h² = 38 on, which u² / 4000 passes at 158."""
     grows = parts(lambda u: u**2 / 4000, SGD)
     (sign,) = signs(grows)
-    assert (sign.id, sign.onset, sign.place, sign.harmless) == ("one-place-takes-gradient", 158, OUTSIDE, False)
+    assert (sign.cause, sign.onset, sign.place, sign.harmless) == ("one-place-takes-gradient", 158, OUTSIDE, False)
     assert [one.harmless for one in signs(replace(grows, recipe=ADAM))] == [True]
     assert [one.harmless for one in signs(replace(grows, recipe=replace(SGD, clip_norm=math.inf)))] == [True]
     assert found(parts(lambda u: 1.0, SGD)) == found(parts(lambda u: 20.0, SGD)) == []
@@ -130,7 +130,7 @@ def test_a_loss_that_was_never_a_number_is_a_rise_from_its_first_update() -> Non
 def test_a_sign_is_told_below_the_loss() -> None:
     explained = explain(log(still, lambda u: warm(u, 4000)))
     assert [one.kind for one in explained.episodes][-1] == "sign"
-    assert isinstance(next(signs(explained.history)), Sign)
+    assert next(signs(explained.history)).kind == SIGN
 
 
 HEAD = "param_norm/model.layers.{}.self_attn.{}_proj.weight"
@@ -156,7 +156,7 @@ def heads(query: Callable[[int], float], value: Callable[[int], float] = lambda 
 def test_queries_and_keys_that_outgrow_values_are_dated() -> None:
     """4 to 12 from update 200 on: their product doubles at 4·√2, where (u - 200)/200 is (√2 - 1)/2, at update 242."""
     (sign,) = signs(heads(lambda u: 4.0 + 8.0 * max(0, u - 200) / 200))
-    assert (sign.id, sign.place, sign.harmless) == (
+    assert (sign.cause, sign.place, sign.harmless) == (
         "attention-logits-grow",
         "param_norm/model.layers.1.self_attn",
         False,
@@ -212,7 +212,7 @@ def measured(step_at: int, times: float, loss_left_at: int = 10**9) -> History:
 def test_a_step_that_jumps_warns_before_the_loss_does() -> None:
     history = measured(200, 8.0, loss_left_at=260)
     (early,) = signs(history.until(230))
-    assert (early.id, early.onset, early.place, early.harmless) == (
+    assert (early.cause, early.onset, early.place, early.harmless) == (
         "left-course-before-loss",
         200,
         "blocks/block_02/attention",

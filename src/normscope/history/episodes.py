@@ -131,6 +131,39 @@ class Episode:
     """Of a plateau that nothing but its level speaks for: a model that was trained before may stand still as well."""
 
 
+SIGN, NOTE = "sign", "note"
+"""Kinds of what is told beside the loss; a note is harmless."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeReport:
+    """One episode, as values that a terminal, a page or a JSON file can show."""
+
+    kind: str
+    """spike, rise or plateau; sign, or a note where it is harmless, of what stands beside the loss."""
+    onset: int
+    end: int | None = None
+    loss_before: float | None = None
+    """None where it had not been finite before."""
+    loss_worst: float | None = None
+    """None where it was not finite."""
+    cause: str
+    """The id of a known pattern, or "unknown"."""
+    title: str
+    place: str = ""
+    """The sub-layer that left its course first, the output layer, or why none is named."""
+    evidence: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    """What would have to be recorded to decide; of a cause that is known, nothing."""
+    attempt: str
+    """What to try."""
+
+    @property
+    def harmless(self) -> bool:
+        """Whether nothing suffers by it, as far as the log goes."""
+        return self.kind == NOTE
+
+
 def episodes(history: History) -> list[Episode]:
     """All of them, in the order of their onsets; a plateau only where nothing stood out before."""
     found = _departures(history.loss) or _short_rise(history.loss)

@@ -9,40 +9,16 @@ from typing import Any
 
 from ..doctor.result import Severity
 from ..report.words import BARS, BROKEN, counted, joined, significant
-from .episodes import Episode, EpisodeKind, episodes
+from .episodes import NOTE, SIGN, Episode, EpisodeKind, EpisodeReport, episodes
 from .patterns import PATTERNS, Pattern
 from .places import LeadingSublayer, first_place
 from .record import History, LoggedSeries
-from .signs import Sign, signs
+from .signs import signs
 
 UNKNOWN = "unknown"
 OUTPUT = "the output layer"
 EVERYWHERE = "no sub-layer leads the others"
 NOT_RECORDED = "not recorded"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeReport:
-    """One episode, as values that a terminal, a page or a JSON file can show."""
-
-    kind: str
-    """spike, rise or plateau; sign, or a note where it is harmless, of what stands beside the loss."""
-    onset: int
-    end: int | None
-    loss_before: float | None
-    """None where it had not been finite before."""
-    loss_worst: float | None
-    """None where it was not finite."""
-    cause: str
-    """The id of a known pattern, or "unknown"."""
-    title: str
-    place: str
-    """The sub-layer that left its course first, the output layer, or why none is named."""
-    evidence: tuple[str, ...]
-    missing: tuple[str, ...]
-    """What would have to be recorded to decide; of a cause that is known, nothing."""
-    attempt: str
-    """What to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,27 +54,7 @@ def explain(history: History) -> Explanation:
     """Every episode of the history, explained by the first known pattern that fits."""
     found = ((one, _explained(history, one)) for one in episodes(history))
     kept = [words for one, words in found if not one.needs_cause or words.cause != UNKNOWN]
-    return Explanation(history=history, episodes=(*kept, *map(_sign, signs(history))))
-
-
-SIGN, NOTE = "sign", "note"
-"""Kinds of what is told beside the loss; a note is harmless."""
-
-
-def _sign(one: Sign) -> EpisodeReport:
-    return EpisodeReport(
-        kind=NOTE if one.harmless else SIGN,
-        onset=one.onset,
-        end=None,
-        loss_before=None,
-        loss_worst=None,
-        cause=one.id,
-        title=one.title,
-        place=one.place,
-        evidence=one.evidence,
-        missing=(),
-        attempt=one.attempt,
-    )
+    return Explanation(history=history, episodes=(*kept, *signs(history)))
 
 
 def _explained(history: History, episode: Episode) -> EpisodeReport:

@@ -3,31 +3,16 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from ..report.words import counted, learning_rate, percentage, significant
-from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, WINDOW, episodes, logarithms
+from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, NOTE, SIGN, WINDOW, EpisodeReport, episodes, logarithms
 from .places import QUANTITIES, departures
 from .record import History, LoggedSeries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
-    """Something in a log that is no departure of the loss, and that a training should not have by accident."""
-
-    id: str
-    title: str
-    onset: int
-    evidence: tuple[str, ...]
-    attempt: str
-    place: str = ""
-    harmless: bool = False
-    """Whether nothing suffers by what is seen, as far as the log goes."""
-
-
-def signs(history: History) -> Iterator[Sign]:
+def signs(history: History) -> Iterator[EpisodeReport]:
     """All of them."""
     yield from _restarts(history)
     yield from _endless_rise(history)
@@ -41,7 +26,7 @@ _FALLS, _RISES, _LEAST_RESTARTS = 0.2, 0.5, 2
 """A warm-up starts anew where a rate falls at once to a fifth, and then comes back to half of its highest by steps."""
 
 
-def _restarts(history: History) -> Iterator[Sign]:
+def _restarts(history: History) -> Iterator[EpisodeReport]:
     """A rate that drops at once and rises slowly, again and again. Cosine restarts do the reverse: they jump up."""
     rates = history.rate.finite()
     if len(rates.updates) < LEAST_UPDATES:
@@ -53,8 +38,9 @@ def _restarts(history: History) -> Iterator[Sign]:
         return
     updates = [rates.updates[at] for at in slow]
     apart = int(median([b - a for a, b in pairwise(updates)]))
-    yield Sign(
-        id="warmup-restarts",
+    yield EpisodeReport(
+        kind=SIGN,
+        cause="warmup-restarts",
         title="a warm-up that begins again and again",
         onset=updates[0],
         evidence=(
@@ -77,7 +63,7 @@ def _climbs(values: tuple[float, ...], to: float) -> bool:
     return reached is not None and reached >= 3 and all(b > a for a, b in pairwise(values[: reached + 1]))
 
 
-def _endless_rise(history: History) -> Iterator[Sign]:
+def _endless_rise(history: History) -> Iterator[EpisodeReport]:
     """A rate that has risen in a line up to the last update. Range tests, whose rates grow by factors, are none."""
     rates = history.rate.finite()
     if len(rates.updates) < LEAST_UPDATES or rates.values[-1] <= 0:
@@ -88,8 +74,9 @@ def _endless_rise(history: History) -> Iterator[Sign]:
         return
     logs = [value for value in logarithms(history.loss.values) if value < math.inf]
     learns = len(logs) >= 2 * LEAST and median(logs[:LEAST]) - median(logs[-LEAST:]) >= NEVER_LEARNED
-    yield Sign(
-        id="warmup-never-ends",
+    yield EpisodeReport(
+        kind=NOTE if learns else SIGN,
+        cause="warmup-never-ends",
         title="a rate that still rises where the log ends",
         onset=last,
         evidence=(
@@ -98,7 +85,6 @@ def _endless_rise(history: History) -> Iterator[Sign]:
         ),
         attempt="where the training was to end here, count the warm-up in the unit of the schedule's steps: updates, "
         "not batches, samples or epochs",
-        harmless=learns,
     )
 
 
@@ -114,7 +100,7 @@ _SAME, _ABOVE = 1e-3, 1.05
 _MOSTLY = 0.6
 
 
-def _clip_gone(history: History) -> Iterator[Sign]:
+def _clip_gone(history: History) -> Iterator[EpisodeReport]:
     """Norms that were the same number in most updates, as clipped ones are, and then go beyond it for good."""
     norms = history.gradient_norm.finite()
     if len(norms.updates) < LEAST_UPDATES:
@@ -130,8 +116,9 @@ def _clip_gone(history: History) -> Iterator[Sign]:
         return
     onset = norms.updates[pinned[-1] + 1 + over[0]]
     times = median(after) / clip
-    yield Sign(
-        id="clip-went-away",
+    yield EpisodeReport(
+        kind=SIGN,
+        cause="clip-went-away",
         title="a clip that most updates had, and that later ones have not",
         onset=onset,
         evidence=(
@@ -148,7 +135,7 @@ _ALMOST_ALL, _BEFORE = 0.95, 0.5
 OUTSIDE = "outside the sub-layers: embedding or output"
 
 
-def _one_place(history: History) -> Iterator[Sign]:
+def _one_place(history: History) -> Iterator[EpisodeReport]:
     """Gradients of which one place has come to take 95 %, of the squared norm, and half or less at first."""
     sublayers = {place: one.finite() for place, one in history.of_sublayers("gradient_norm").items()}
     whole = history.gradient_norm.finite()
@@ -173,14 +160,14 @@ def _one_place(history: History) -> Iterator[Sign]:
             if harmless
             else f"a clip of the whole norm, {significant(norm, 3)} now, shrinks the updates of all others"
         )
-        yield Sign(
-            id="one-place-takes-gradient",
+        yield EpisodeReport(
+            kind=NOTE if harmless else SIGN,
+            cause="one-place-takes-gradient",
             title="a gradient that is nearly all one place's",
             onset=next(update for update, share in zip(updates, found, strict=True) if share >= _ALMOST_ALL),
             place=place,
             evidence=(f"{percentage(median(late), 0)} of the squared norm, {percentage(found[0], 0)} at first", why),
             attempt="leave it, and watch it" if harmless else "clip by groups, or take a lower rate for this place",
-            harmless=harmless,
         )
 
 
@@ -195,7 +182,7 @@ logits themselves the median that they come to is asked too: a softmax of 20 and
 _LEVEL = 1.05
 
 
-def _sharpening(history: History) -> Iterator[Sign]:
+def _sharpening(history: History) -> Iterator[EpisodeReport]:
     """Attentions whose queries and keys outgrow their values, so that their softmax takes fewer and fewer keys."""
     known = {place: of for place, parts in history.attentions.items() if (of := _logit_size(parts))}
     large = {
@@ -213,8 +200,9 @@ def _sharpening(history: History) -> Iterator[Sign]:
     values = known[place].values
     quarter = len(values) // 4
     levels = median(values[-quarter:]) <= _LEVEL * median(values[-2 * quarter : -quarter])
-    yield Sign(
-        id="attention-logits-grow",
+    yield EpisodeReport(
+        kind=NOTE if levels else SIGN,
+        cause="attention-logits-grow",
         title="queries and keys that outgrow what they weigh",
         onset=onset,
         place=place,
@@ -229,7 +217,6 @@ def _sharpening(history: History) -> Iterator[Sign]:
         else "norm queries and keys (arXiv:2302.05442), cap the logits, or take "
         "a lower rate or more decay for the matrices of queries and keys; where a softmax takes one key alone, its "
         "gradient is gone (arXiv:2309.14322)",
-        harmless=levels,
     )
 
 
@@ -259,7 +246,7 @@ def _growth(of: LoggedSeries) -> tuple[int, float] | None:
     return of.updates[min(below[-1] + 1, len(of.updates) - 1)], end / begin
 
 
-def _left_course(history: History) -> Iterator[Sign]:
+def _left_course(history: History) -> Iterator[EpisodeReport]:
     """Sub-layers that leave their own course before the loss does: a warning until it is seen what the loss does."""
     found = departures(history)
     departed = episodes(history) if found else []
@@ -280,8 +267,9 @@ def _left_course(history: History) -> Iterator[Sign]:
             if later is not None
             else f"the loss has kept its course for {counted(since, 'update')} since"
         )
-        yield Sign(
-            id="left-course-before-loss",
+        yield EpisodeReport(
+            kind=NOTE if later is not None or since >= WINDOW else SIGN,
+            cause="left-course-before-loss",
             title="sub-layers that left their course before the loss did",
             onset=update,
             place=most.sublayer,
@@ -292,5 +280,4 @@ def _left_course(history: History) -> Iterator[Sign]:
             ),
             attempt="look at what changed at this update (schedule, data, optimiser, code); the safe way on is from "
             "the checkpoint before it, at a lower rate",
-            harmless=later is not None or since >= WINDOW,
         )

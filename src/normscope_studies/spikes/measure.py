@@ -172,7 +172,7 @@ def warnings(history: History, every_updates: int) -> list[int]:
     found = []
     for update in range(1, history.last_update + 1, every_updates):
         known = history.until(update)
-        now = {(one.id, one.onset) for one in signs(known) if not one.harmless and one.id != "warmup-never-ends"}
+        now = {(one.cause, one.onset) for one in signs(known) if not one.harmless and one.cause != "warmup-never-ends"}
         now |= {("episode", one.onset) for one in episodes(known) if not one.needs_cause}
         # The onset of an episode moves by a few updates as more of it is seen.
         if any(all(kind != other or abs(at - was) > _SAME for other, was in told) for kind, at in now):
