@@ -6,8 +6,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.errors import UserError
 from normscope.targets.logs import history_at

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import normscope
-from normscope.theory.predict import ModelSetting
-from normscope.theory.predict import predict as computed
+from normscope.theory.predict import ModelSetting, predict as computed
 
 
 def test_curves_are_the_theorys() -> None:

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 import normscope
 from normscope import AdaptiveConfig, Decoder, Encoder
-from normscope.model import Context, EncoderConfig, Layout, MaskedEncoder
-from normscope.model import profile as profile_packed
+from normscope.model import Context, EncoderConfig, Layout, MaskedEncoder, profile as profile_packed
 from normscope.optim import adaptive_value
 
 SIZES = {"width": 8, "heads": 2, "ffn_width": 12, "blocks": 2}

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from normscope.cli import main as cli
-from normscope.cli import watch as verb
+from normscope.cli import main as cli, watch as verb
 from normscope.cli.display import screen, table
 from normscope.cli.watch import _WatchDisplay, said_of_all, troubles
 from normscope.compare.grid import Cell, Grid, write_configs

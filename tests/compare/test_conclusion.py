@@ -5,8 +5,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kinds import examples
 from normscope.compare.conclusion import conclusion

@@ -17,9 +17,7 @@ import typer
 
 from normscope import files
 from normscope.cli import main as cli
-from normscope.compare import compare as comparing
-from normscope.compare import page
-from normscope.compare import reports as folders
+from normscope.compare import compare as comparing, page, reports as folders
 from normscope.compare.compare import ComparisonResult, alone, prepare, run_comparison
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import former_manifest

@@ -3,8 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.data.batches import permutation
 from normscope.data.parallel.batches import collate, make_batches

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.data.documents.corpus import DocumentCorpus, DocumentSplit
 from normscope.data.documents.prepare import DocumentsConfig, prepare_documents

@@ -1,8 +1,7 @@
 """Batches of sequences: every sequence once an epoch, in an order of the seed and the epoch."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.data.batches import EpochBatches
 

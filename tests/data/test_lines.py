@@ -4,8 +4,7 @@ import lzma
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.data.lines import file_sha256, read_lines
 from normscope.errors import UserError

@@ -6,8 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
 from masked_sequences import BEGINS, CLS, MASK, SEP, SHARE, VOCABULARY, masker, masks_of, sequence

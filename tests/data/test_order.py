@@ -1,8 +1,7 @@
 """Orders and bits that depend on numbers alone, for ever."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.data.batches import permutation, raw_bits
 

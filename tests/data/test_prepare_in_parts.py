@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kill_preparations import Make, child, documents, ended, pairs, stored, undisturbed
-from normscope.data import words as data_words
-from normscope.data import work
+from normscope.data import words as data_words, work
 from normscope.data.documents import text as parts
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.prepare import DocumentsConfig, prepare_documents

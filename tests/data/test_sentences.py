@@ -1,8 +1,7 @@
 """Sentences of paragraphs: abbreviations stay inside, and no character is lost."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.data.documents.text import sentences_of
 

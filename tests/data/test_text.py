@@ -2,8 +2,7 @@ import unicodedata
 
 import pytest
 import sacremoses
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from normscope.data.parallel.codec import TextForm
 

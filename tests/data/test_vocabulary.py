@@ -4,8 +4,7 @@ import sys
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tokenizers import Tokenizer
 
 from normscope.data.parallel.vocabulary import BOS, EOS, PAD, UNK, Vocabulary

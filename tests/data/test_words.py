@@ -4,8 +4,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.data.documents.tokeniser import TextTokeniser, TokeniserKind, steps
 from normscope.data.parallel.vocabulary import Vocabulary

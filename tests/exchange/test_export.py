@@ -12,8 +12,15 @@ from normscope.errors import UserError
 from normscope.exchange import libraries
 from normscope.exchange.export import FORMS, chosen, export
 from normscope.exchange.forms import wiring
-from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
-from normscope.model import ModelConfig as TranslationModel
+from normscope.model import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoder,
+    LanguageModel,
+    Layout,
+    MaskedEncoder,
+    ModelConfig as TranslationModel,
+)
 from normscope.placement import Placement, StackShape, named
 from normscope.tasks.words import Words
 from stacks import CLOSE, perturbed

@@ -11,8 +11,7 @@ import numpy as np
 
 from fuzz.mutations import of_json
 from normscope.compare.grid import Cell, Grid
-from normscope.compare.manifest import Manifest, _AboutCorpus, former_manifest
-from normscope.compare.manifest import write_manifest as write_comparison
+from normscope.compare.manifest import Manifest, _AboutCorpus, former_manifest, write_manifest as write_comparison
 from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.folder import write_manifest

@@ -6,8 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from normscope.limits.reading import MOST_DEPTH, parse_json, parse_toml, read_text, shown
 

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from normscope.measure import Summary, t_quantile
 from normscope.measure.statistics import _EXACT_UP_TO, _expanded

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_weights import load, renamed
-from normscope.model import Layout
-from normscope.model import sublayers as attention
+from normscope.model import Layout, sublayers as attention
 from normscope.tasks.loss import smoothed_cross_entropy
 
 NAMES = ["post_shared_1", "post_separate_2", "pre_shared_1", "pre_separate_2"]

@@ -5,8 +5,7 @@ import shutil
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import forked
 from compiled import model_by_aot_eager, stack_by_inductor

@@ -9,8 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import normscope
 from normscope.optim import (

@@ -2,8 +2,7 @@
 
 import pytest
 
-from normscope.placement import Placement
-from normscope.placement import registry as registry_
+from normscope.placement import Placement, registry as registry_
 
 
 @pytest.fixture

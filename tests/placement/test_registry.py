@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig, Stack, StackConfig
-from normscope.placement import Placement, StackShape, named, register, registered
-from normscope.placement import registry as registering
+from normscope.placement import Placement, StackShape, named, register, registered, registry as registering
 from normscope.placement.reading import read
 from normscope.placement.registry import StandIn, stand_in
 from placement.expected import expected

@@ -7,14 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from advised import BIGRAM, HERE, UNIGRAM, case_of, facts_of, ladder_of, landscape, outcome
 from normscope.choosing.rates import normed_share
 from normscope.evidence.estimates import estimate
-from normscope_studies.advice import looks, packages, page, rules, texts, training
-from normscope_studies.advice import study as advice
+from normscope_studies.advice import looks, packages, page, rules, study as advice, texts, training
 from normscope_studies.advice.cases import OURS, AdviceConfig, cases, rate_of
 from normscope_studies.advice.ladder import climb
 from normscope_studies.advice.models import FOREIGN

@@ -12,8 +12,7 @@ from normscope.cli import main as cli
 from normscope.evidence.estimates import estimate
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.extended_theory import measure as extended_measure
-from normscope_studies.extended_theory import study as extended_theory
+from normscope_studies.extended_theory import measure as extended_measure, study as extended_theory
 from normscope_studies.extended_theory.claims import DECAY, Profile, claims, pre_profile, profile
 from normscope_studies.extended_theory.measure import CASES, LETTERS, W2, StackCase, measured
 from normscope_studies.extended_theory.study import PRE, STUDY

@@ -16,8 +16,7 @@ from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.theorem_1 import measure as measuring
-from normscope_studies.theorem_1 import study as theorem_1
+from normscope_studies.theorem_1 import measure as measuring, study as theorem_1
 from normscope_studies.theorem_1.claims import LONG, SHORT, SIDES, Sweep, claims, saturated_loss_gradient
 from normscope_studies.theorem_1.measure import ROWS, Theorem1Config, last_layer_gradients
 from normscope_studies.theorem_1.study import STUDY

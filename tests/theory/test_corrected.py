@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from draws import layer_norm, mean_and_error, normals
 from normscope_studies.theory import corrected, paper

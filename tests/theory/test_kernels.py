@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from normscope.theory.kernels import _gelu, _gelu_slope, _silu, _silu_slope, excess, kernel
 

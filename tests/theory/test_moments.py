@@ -6,8 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from torch import Tensor, nn
 
 import normscope.model  # noqa: F401  registers attention over depth and unit vectors for tensors

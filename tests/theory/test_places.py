@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from normscope.theory import places as of_places
-from normscope.theory import stream
+from normscope.theory import places as of_places, stream
 from normscope.theory.attending import attention_by_place
 from normscope.theory.kernels import kernel
 from normscope.theory.mixing import Products

@@ -6,8 +6,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
 from draws import simulate

@@ -13,8 +13,7 @@ import pytest
 
 from normscope.errors import UserError
 from normscope.limits.ours import MARK
-from normscope.runs import config as resolving
-from normscope.runs import run
+from normscope.runs import config as resolving, run
 from normscope.tasks import translation as translating
 from normscope.train import RunFolder
 from tiny import SHORT, flip, leftovers, resealed, result, steps, tiny

@@ -6,8 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from normscope.compare.verdict import LEARNED_BELOW
 from normscope.errors import UserError

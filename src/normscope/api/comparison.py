@@ -14,8 +14,7 @@ from ..compare.reports import opened
 from ..compare.tune import run_tuned_comparison
 from ..errors import UserError
 from ..placement import named
-from ..report.comparison.contents import ComparisonPage as Page
-from ..report.comparison.contents import RunCurve
+from ..report.comparison.contents import ComparisonPage as Page, RunCurve
 from ..report.comparison.page import comparison_html, summary_lines
 from ..report.words import broken
 from ..settings.arguments import checked

@@ -8,16 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..doctor.diagnose import Diagnosis
-from ..doctor.diagnose import diagnose as diagnosed
+from ..doctor.diagnose import Diagnosis, diagnose as diagnosed
 from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..optim.optimizers import OptimizerName
 from ..placement import named
 from ..settings.arguments import checked
-from ..targets.target import SampleSettings, own_loss, sampled
-from ..targets.target import wanted_placement as configured_placement
+from ..targets.target import SampleSettings, own_loss, sampled, wanted_placement as configured_placement
 from ..transplant import surgery
 from ..transplant.saved import is_saved, restore
 

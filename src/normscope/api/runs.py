@@ -14,8 +14,7 @@ from ..decode.translate import translate_lines
 from ..errors import UserError
 from ..report.notebook import fragment, picture, table
 from ..report.words import significant
-from ..runs import config as configs
-from ..runs import trained
+from ..runs import config as configs, trained
 from ..runs.run import train_run
 from ..runs.trained import evaluate_run
 from ..settings.arguments import checked

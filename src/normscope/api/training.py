@@ -13,8 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.hooks import RemovableHandle
 
-from ..model import profile as profile_stacks
-from ..model import renormalise, scheduled_numbers, set_scheduled, unit_vectors
+from ..model import profile as profile_stacks, renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from ..model.padded.modules import Placed
 from ..optim import AdaptiveConfig, ScheduleConfig, adaptive_value, factor
 from ..optim.schedules import WITH_AN_END, Decay

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..placement.base import Initial
 from ..report.words import significant
-from .rows import PlacementRow, Size, StackFacts, StackName, in_order
-from .rows import row as row_of
+from .rows import PlacementRow, Size, StackFacts, StackName, in_order, row as row_of
 
 if TYPE_CHECKING:  # it imports torch, which the list does without
     from .details import Details, WeightDraw, WeightRow

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from .advise import advise as advised
-from .advise import wanted_rate_of
+from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .lint.linter import asked_rules, lint
 from .lint.patient import Loading, Patient, are_trained

@@ -21,8 +21,7 @@ from ..tasks.run_config import RunConfig
 from ..train import Hooks, Objective, RunFolder, StopRule, TrainConfig, Trainer, durations
 from ..train.config import Stopping
 from ..train.device import describe, own_device
-from ..train.group import Group, joined
-from ..train.group import gradient_norms as sharded_gradient_norms
+from ..train.group import Group, gradient_norms as sharded_gradient_norms, joined
 from ..train.metrics import Event
 from ..train.protocol import Monitors
 from ..train.saving import Progress

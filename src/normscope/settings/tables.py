@@ -13,8 +13,7 @@ from typing import Any
 import tomli_w
 
 from ..errors import UserError
-from ..limits.reading import MOST_DEPTH, parse_toml
-from ..limits.reading import read_toml as read
+from ..limits.reading import MOST_DEPTH, parse_toml, read_toml as read
 
 
 def read_toml(path: Path | None) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from ..model import EncoderDecoder, Layout, ModelConfig, stack_shape
 from ..model.linear import in_mode
 from ..placement import StackShape
 from ..train import ALONE, Objective, Share
-from . import translation_samples as samples
-from . import words
+from . import translation_samples as samples, words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
 from .protocol import Evaluation, ExtraValidation, FactLines, LoadedRun, Outputs, Task, TrainingBatch
 from .run_config import RunConfig

@@ -19,15 +19,13 @@ import numpy as np
 
 from ..placement import Placement, named
 from .backward import StackGradients, backward, loss_gradient
-from .change.prediction import ONE_STACK, UpdateChange, change_of
-from .change.prediction import Update as Update
+from .change.prediction import ONE_STACK, Update as Update, UpdateChange, change_of
 from .differing import RANDOM
 from .doubts import Doubt, doubts_of
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
-from .settings import ModelSetting as ModelSetting
-from .settings import RepeatedTokens, of_setting
+from .settings import ModelSetting as ModelSetting, RepeatedTokens, of_setting
 from .stream import Applied, MomentStack, StreamSetting
 
 

@@ -16,8 +16,7 @@ from ..settings.files import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
 from .checkpoint import Checkpoint, intact, listed_files, metrics_bytes
 from .device import KEYS, OPTIONAL_KEYS
-from .metrics import DamagedMetrics, read_events
-from .metrics import Event as Event
+from .metrics import DamagedMetrics, Event as Event, read_events
 
 MAY_CHANGE = ("duration", "checkpoint_every", "keep_checkpoints", "input_workers")
 """Settings of [train] that a run may get another value of, since no update of it depends on them."""

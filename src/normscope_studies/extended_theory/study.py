@@ -21,8 +21,7 @@ from ..engine.study import Findings, Study, scales
 from ..theory import paper
 from . import ABOUT
 from .claims import DECAY, Profile, by_case, claims, first_over_post, over_depth, pre_profile, profile
-from .measure import LETTERS, W2, ExtendedTheoryConfig
-from .measure import measured as measured_norms
+from .measure import LETTERS, W2, ExtendedTheoryConfig, measured as measured_norms
 
 POST, PRE = "post-ln", "pre-ln"
 _CUT = 0.3

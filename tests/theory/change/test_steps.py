@@ -9,8 +9,7 @@ from draws import mean_and_error
 from normscope.theory.change.carried import activated, own
 from normscope.theory.change.rules import Hidden, UpdatedMatrix, first_step, square_of
 from normscope.theory.change.tokens import Alike, over_tokens
-from normscope.theory.kernels import activated as curve
-from normscope.theory.kernels import slope
+from normscope.theory.kernels import activated as curve, slope
 from normscope.theory.mixing import Products
 from normscope.theory.sublayers import feed_forward
 

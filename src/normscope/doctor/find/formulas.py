@@ -6,8 +6,7 @@ from functools import reduce
 from math import isnan
 from types import MappingProxyType
 
-from ...placement.symbol import Symbol
-from ...placement.symbol import number as number_symbol
+from ...placement.symbol import Symbol, number as number_symbol
 from ..trace.graph import Factor, Graph
 from ..trace.operations import Origin, walked
 from .branches import Branch, InnerPlace
