@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 75_075,
-    "lines of normscope": 62_625,
+    "lines": 75_014,
+    "lines of normscope": 62_565,
     "files": 455,
-    "import lines, %": 6.43,
-    "public nouns": 610,
+    "import lines, %": 6.41,
+    "public nouns": 603,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

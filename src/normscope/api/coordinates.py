@@ -17,7 +17,7 @@ from ..evidence.estimates import exponent
 from ..measure import Estimate, recording, weights_after
 from ..measure.passes import Point, first_tensor
 from ..measure.unchanged import looked_at, random_state_kept
-from ..optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, optimizer_over, roles
+from ..optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, make_optimizer
 from ..optim.optimizers import OptimizerName
 from ..report.chart import Panel, Series
 from ..report.notebook import fragment, heading, paragraph, picture, table
@@ -183,10 +183,7 @@ def coordinate_check(
             weight_decay=listed.usual_weight_decay,
             groups=DECAY_EVERYWHERE,
         )
-        made = optimizer_over(dict(model.named_parameters()), roles(model), config)
-        if made is None:
-            raise ValueError("the model has no weights to train")
-        return made
+        return make_optimizer(model, config)
 
     for seed in range(seeds):
         for at, width in enumerate(widths):
