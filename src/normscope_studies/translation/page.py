@@ -141,7 +141,7 @@ def _sensitivity_table(data: Sequence[Mapping[str, Any]]) -> StudyTable:
             ("best rate", lambda one: f"{one['best_peak_lr']:g}"),
             ("sensitivity, nats", lambda one: one["sensitivity_nats"]),
             (
-                "95 % interval",
+                "95 % of resamples",
                 lambda one: "one seed" if one["seeds"] == 1 else f"{one['low']:.3f} to {one['high']:.3f}",
             ),
             ("seeds", lambda one: one["seeds"]),
