@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 75_014,
-    "lines of normscope": 62_565,
+    "lines": 75_012,
+    "lines of normscope": 62_563,
     "files": 455,
     "import lines, %": 6.41,
-    "public nouns": 603,
+    "public nouns": 602,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

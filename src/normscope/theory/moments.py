@@ -17,11 +17,10 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .differing import RANDOM, Differing, of_both, of_parts, spread_in_common, summed
 from .lanes import Grown, Lane, added, divides, first_of
-from .mixing import Entry, Products, between, make, squared, vanishes
+from .mixing import Array, Entry, Products, between, make, squared, vanishes
 from .places import GradientMap, Places, gap_of
 
 
@@ -29,7 +28,6 @@ class Unpredictable(ValueError):
     """A placement has no prediction in this setting; the message says why. Nothing is wrong with the setting."""
 
 
-Coefficients = NDArray[np.float64]
 _TOKENS_TWICE = (
     "the formula multiplies two values that depend on the token, of which theory knows no second moments: this "
     "placement cannot be predicted"
@@ -105,10 +103,10 @@ class Atoms:
         return make(Products, (one[index], two[index], three[index]))
 
     @property
-    def q(self) -> Coefficients:
+    def q(self) -> Array:
         return first_of(self._products[0], self.count)
 
-    def weighed(self, coefficients: Coefficients) -> Products:
+    def weighed(self, coefficients: Array) -> Products:
         """The moments of a value with these coefficients: (size,) where all places have the same, else (size, K)."""
         size = len(coefficients)
         one, two, apart = (first_of(part, size) for part in self._products)
@@ -164,7 +162,7 @@ class Moments:
         """True where the parts that are the same in every feature are not meant."""
 
     @classmethod
-    def of(cls, atoms: Atoms, coefficients: Coefficients) -> "Moments":
+    def of(cls, atoms: Atoms, coefficients: Array) -> "Moments":
         """The value with these coefficients, one for each of the first atoms."""
         products = atoms.weighed(coefficients)
         lane = Lane(coefficients, coefficients)
@@ -193,25 +191,25 @@ class Moments:
         return gap_of(self.products, self.atoms.places), self.differing
 
     @property
-    def coefficients(self) -> Coefficients:
+    def coefficients(self) -> Array:
         """Of every atom up to the last one that the value has; by place, where they differ (size, K)."""
         return self._by_place(self._dense(self.lane.forward if self.lane else None, self.scale))
 
     @property
-    def gradient_coefficients(self) -> Coefficients:
+    def gradient_coefficients(self) -> Array:
         """The same for gradients: a norm's factor has the mean of its inverse variance in it."""
         return self._by_place(self._dense(self.lane.back if self.lane else None, self.back))
 
-    def _by_place(self, dense: Coefficients) -> Coefficients:
+    def _by_place(self, dense: Array) -> Array:
         places = self.atoms.places
         return dense if places is None or dense.ndim == 2 else np.outer(dense, np.ones(places.count))
 
-    def both(self) -> tuple[Coefficients, Coefficients]:
+    def both(self) -> tuple[Array, Array]:
         """Coefficients of the value and of its gradient, a number an atom where all places have the same."""
         lane = self.lane
         return self._dense(lane and lane.forward, self.scale), self._dense(lane and lane.back, self.back)
 
-    def _dense(self, held: Any, scale: Entry) -> Coefficients:
+    def _dense(self, held: Any, scale: Entry) -> Array:
         if held is None:
             dense = np.zeros((self.size, *np.shape(scale)))
             dense[-1] = scale

@@ -13,8 +13,8 @@ from ..placement.base import Initial, State
 from .attending import attention_by_place
 from .differing import RANDOM, Differing
 from .kernels import Activation
-from .mixing import Products, vanishes
-from .moments import Atoms, Coefficients, Moments, single
+from .mixing import Array, Products, vanishes
+from .moments import Atoms, Moments, single
 from .operations import InitialNumber, InitialNumbers, MomentNorms, Norm, first_values, followed, norms_of
 from .places import Places, alike, causal
 from .squashing import SquashingNorms
@@ -189,7 +189,7 @@ class MomentStack:
             newest = part[-1] if isinstance(part, tuple) else part
             self.streams.setdefault(name, []).append(newest.mean)
 
-    def shares(self) -> dict[str, Coefficients]:
+    def shares(self) -> dict[str, Array]:
         """What each part is of the last stream's q: by kind of sub-layer and block, and "embedding"."""
         coefficients = self.last.coefficients
         parts, places = np.zeros(self.atoms.count), self.atoms.places

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..mixing import Array, LinearMap, Products
-from ..moments import Atoms, Coefficients
+from ..moments import Atoms
 from ..places import ByPlace, Factors, GradientMap, whole_of
 
 
@@ -175,7 +175,7 @@ class _Ledger:
     Changes of either kind stay so, on their way forward and back.
     """
 
-    def __init__(self, atoms: Atoms, tokens: int, back: Sequence[Coefficients], gradients: Sequence[Tokens]) -> None:
+    def __init__(self, atoms: Atoms, tokens: int, back: Sequence[Array], gradients: Sequence[Tokens]) -> None:
         """Of the values that sub-layers read, and of the output: coefficients of gradients, and gradients there."""
         self.tokens, self.width = tokens, atoms.width
         self._back = np.zeros((len(back), atoms.count))
@@ -191,7 +191,7 @@ class _Ledger:
         assert isinstance(rest, Alike)
         self._coefficients[atom], self._rests[atom] = coefficients.values(self.tokens), rest
 
-    def along(self, row: Coefficients) -> Array:
+    def along(self, row: Array) -> Array:
         """(inputs, 2): the coefficients of the gradients at all inputs, which are independent of one another, that
         the change of a value with those coefficients has."""
         size = len(row)
@@ -203,7 +203,7 @@ class _Ledger:
         shared, apart = along[read]
         return of_values(float(shared), float(apart), self.tokens)
 
-    def gram(self, row: Coefficients, along: Array) -> Tokens:
+    def gram(self, row: Array, along: Array) -> Tokens:
         """E⟨δx_s, δx_t⟩ / d of the value."""
         shared, apart = (along**2 * self._sizes).sum(0) / self.width
         one, two = row**2 @ self._rests[: len(row)]
@@ -213,7 +213,7 @@ class _Ledger:
 class _LedgerByPlace:
     """The same where each token has a place of its own: whole matrices over tokens."""
 
-    def __init__(self, atoms: Atoms, tokens: int, back: Sequence[Coefficients], gradients: Sequence[Tokens]) -> None:
+    def __init__(self, atoms: Atoms, tokens: int, back: Sequence[Array], gradients: Sequence[Tokens]) -> None:
         self.tokens, self.width = tokens, atoms.width
         self._back = np.zeros((tokens, len(back), atoms.count))
         for number, read in enumerate(back):
@@ -225,7 +225,7 @@ class _LedgerByPlace:
     def put(self, atom: int, coefficients: Tokens, rest: Tokens) -> None:
         self._coefficients[:, atom], self._rests[atom] = whole(coefficients, self.tokens), whole(rest, self.tokens)
 
-    def along(self, row: Coefficients) -> Array:
+    def along(self, row: Array) -> Array:
         """(inputs, tokens, tokens)"""
         size = len(row)
         found: Array = self._back[:, :, :size] @ (row * self._coefficients[:, :size])
@@ -234,14 +234,14 @@ class _LedgerByPlace:
     def at(self, along: Array, read: int) -> Tokens:
         return Whole(along[read])
 
-    def gram(self, row: Coefficients, along: Array) -> Tokens:
+    def gram(self, row: Array, along: Array) -> Tokens:
         moved = (along.transpose(0, 2, 1) @ self._gradients @ along).sum(0) / self.width
         beside = (row[:, :, None] * row[:, None, :] * self._rests[: len(row)]).sum(0)
         return Whole(moved + beside)
 
 
 def ledger_of(
-    atoms: Atoms, tokens: int, back: Sequence[Coefficients], gradients: Sequence[Tokens]
+    atoms: Atoms, tokens: int, back: Sequence[Array], gradients: Sequence[Tokens]
 ) -> _Ledger | _LedgerByPlace:
     """The one that the stack's tokens take."""
     return (_Ledger if atoms.places is None else _LedgerByPlace)(atoms, tokens, back, gradients)
