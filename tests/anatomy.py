@@ -24,9 +24,9 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 75_012,
-    "lines of normscope": 62_563,
-    "files": 455,
+    "lines": 74_984,
+    "lines of normscope": 62_535,
+    "files": 454,
     "import lines, %": 6.41,
     "public nouns": 602,
     "homonyms": 25,

@@ -18,7 +18,7 @@ import in_process
 import together
 from normscope.cli import train
 from normscope.cli.main import main
-from normscope.compare import compare
+from normscope.compare import pool
 from normscope.data.toy import toy_pairs
 from normscope.placement import registry
 
@@ -127,7 +127,7 @@ def test_examples_run(
     monkeypatch.chdir(desk)
     monkeypatch.syspath_prepend(desk)
     # The pool's processes and torch's launcher have tests of their own.
-    monkeypatch.setattr(compare, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
     monkeypatch.setattr(train, "start_processes", _train_together)
     _read(page, desk, read, monkeypatch)
     said = capfd.readouterr().out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import in_process
-from normscope.compare import compare
+from normscope.compare import pool
 from normscope.report.notebook import LIMIT_BYTES
 from notebooks import Cell, executed, load, told
 
@@ -25,7 +25,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Cell, Cell]]:
     shorter = {**committed, "cells": [{**cell, "source": _shorter(cell)} for cell in committed["cells"]]}
     with pytest.MonkeyPatch.context() as patch:
         # The pool's processes have tests of their own.
-        patch.setattr(compare, "run_cells", in_process.run_cells)
+        patch.setattr(pool, "run_cells", in_process.run_cells)
         now = executed(shorter, tmp_path_factory.mktemp("gallery"))
     pairs = zip(committed["cells"], now["cells"], strict=True)
     return [(old, new) for old, new in pairs if old["cell_type"] == "code"]

@@ -6,7 +6,7 @@ import pytest
 
 import in_process
 import normscope
-from normscope.compare import compare
+from normscope.compare import pool
 from normscope.placement import Placement, register, registry
 from tiny import SETTINGS
 
@@ -14,7 +14,7 @@ from tiny import SETTINGS
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     # The pool's processes have tests of their own.
-    monkeypatch.setattr(compare, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
 
 
 CONFIG = {

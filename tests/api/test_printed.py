@@ -12,7 +12,7 @@ from torch import nn
 import in_process
 import normscope
 from normscope.cli.main import main
-from normscope.compare import compare
+from normscope.compare import pool
 
 MODEL = """
 import torch
@@ -105,7 +105,7 @@ def test_a_choice(printed) -> None:
 
 @pytest.mark.thorough
 def test_a_comparison(printed, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(compare, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
     config = {
         "model": {"width": 16, "ffn_width": 16, "heads": 2, "encoder_blocks": 1, "decoder_blocks": 1},
         "data": {"toy_pairs": 300, "max_tokens": 512},

@@ -2,12 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from normscope.cli.main import main
 from normscope.compare import compare as comparing
+from normscope.compare.asked import AskedComparison
+from normscope.compare.pool import PoolOptions
 from normscope.errors import UserError
 from normscope.train import StopRule
 
@@ -19,14 +20,14 @@ from normscope.train import StopRule
 def test_its_runs_end_early_where_that_is_asked_for(
     words: tuple[str, ...], rule: StopRule | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[dict[str, Any]] = []
+    asked: list[tuple[Path, StopRule | None]] = []
 
-    def run_comparison(base: object, grid: object, folder: Path, **options: Any) -> None:
-        asked.append({"folder": folder, "stop_when": options["stop_when"]})
+    def run_comparison(what: AskedComparison, options: PoolOptions) -> None:
+        asked.append((what.folder, options.stop_when))
         raise UserError("enough was seen")
 
     monkeypatch.setattr(comparing, "run_comparison", run_comparison)
     monkeypatch.setattr(sys, "argv", ["normscope", "demo", "--out", str(tmp_path / "demo"), *words])
     with pytest.raises(SystemExit):
         main()
-    assert asked == [{"folder": tmp_path / "demo", "stop_when": rule}]
+    assert asked == [(tmp_path / "demo", rule)]

@@ -17,10 +17,12 @@ import typer
 
 from normscope import files
 from normscope.cli import main as cli
-from normscope.compare import compare as comparing, page, reports as folders
-from normscope.compare.compare import ComparisonResult, alone, prepare, run_comparison
-from normscope.compare.grid import Cell, Grid
+from normscope.compare import compare as comparing, page, pool as pool_of_runs, reports as folders
+from normscope.compare.asked import AskedComparison
+from normscope.compare.compare import ComparisonResult, prepare, run_comparison
+from normscope.compare.grid import Cell, Grid, alone
 from normscope.compare.manifest import former_manifest
+from normscope.compare.pool import PoolOptions
 from normscope.compare.state import CellState
 from normscope.data import opening
 from normscope.errors import UserError
@@ -94,12 +96,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Compar
     def call(
         *placements: str, base: RunConfig = BASE, runs: Any = None, title: str | None = None, **changes: Any
     ) -> ComparisonResult:
-        monkeypatch.setattr(comparing, "run_cells", runs or pool())
+        monkeypatch.setattr(pool_of_runs, "run_cells", runs or pool())
         axes = {"peak_lrs": (1e-3,), "optimizers": ("adam",), "seeds": 1} | changes
         grid = Grid(placements_and_warmups=tuple((name, 0) for name in placements), **axes)
-        options: dict[str, Any] = {"processes": 1, "evaluate": None, "title": title, "watch": lambda states: None}
-        command = f"compare {' '.join(placements)}"
-        return run_comparison(base, grid, tmp_path / "out", command=command, **options)
+        asked = AskedComparison(base=base, grid=grid, folder=tmp_path / "out", title=title)
+        return run_comparison(asked, PoolOptions(command=f"compare {' '.join(placements)}", processes=1))
 
     return call
 
@@ -395,7 +396,7 @@ def test_a_dry_run_writes_the_configurations_and_a_command_for_each_run_that_is_
     grid = Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=2)
     cells = grid.cells(BASE, tmp_path)
     pretend(cells[0], 4)
-    commands = [shlex.split(line) for line in prepare(BASE, grid, tmp_path)]
+    commands = [shlex.split(line) for line in prepare(AskedComparison(base=BASE, grid=grid, folder=tmp_path))]
     assert [Path(words[2]) for words in commands] == [cell.config_file for cell in cells[1:]]
     assert [Path(words[4]) for words in commands] == [cell.folder.path for cell in cells[1:]]
     assert all(cell.config_file.is_file() and not cell.folder.path.exists() for cell in cells[1:])

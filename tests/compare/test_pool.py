@@ -16,8 +16,7 @@ import pytest
 from normscope.cli import main as cli
 from normscope.cli.display import in_words
 from normscope.compare import pool
-from normscope.compare.compare import alone
-from normscope.compare.grid import Cell, Grid
+from normscope.compare.grid import Cell, Grid, alone
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
 from normscope.processes import surroundings

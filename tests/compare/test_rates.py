@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from normscope.cli.display import print_summary
+from normscope.compare.curves import EndedRun, best_of_each, rate_curves
 from normscope.compare.grid import Arm, Grid
 from normscope.compare.manifest import about
 from normscope.compare.page import compare, configuration_names
-from normscope.compare.rates import EndedRun, best_of_each, rate_curves
 from normscope.data.opening import toy_corpus
 from normscope.report.comparison.contents import ComparisonPage, RateCurve, SeedResult, Status
 from tiny import tiny, write_events

@@ -12,11 +12,13 @@ from hypothesis import given, strategies as st
 
 from drawing import drawn_once
 from normscope.compare import pool
-from normscope.compare.compare import ComparisonResult, corpus_of
+from normscope.compare.asked import AskedComparison
+from normscope.compare.compare import ComparisonResult, corpus_of, run_comparison, run_tuning
 from normscope.compare.grid import Cell, Grid
+from normscope.compare.pool import PoolOptions
 from normscope.compare.reports import report
 from normscope.compare.search import STARTS, OpenArm, Tuning, rounded
-from normscope.compare.tune import TuningTask, run_tuned_comparison, run_tuning
+from normscope.compare.tune import TuningTask
 from normscope.compare.watching import runs_below
 from normscope.errors import UserError
 from normscope.files import make_folders
@@ -85,19 +87,9 @@ class Stub:
 
 
 def compared(folder: Path, stub: Stub, tuning: Tuning = TUNING, stop_when: StopRule | None = None) -> ComparisonResult:
+    asked = AskedComparison(base=BASE, grid=GRID, folder=folder, tuning=tuning)
     with patch.object(pool, "process_of", stub):
-        return run_tuned_comparison(
-            BASE,
-            GRID,
-            folder,
-            tuning,
-            processes=1,
-            evaluate=None,
-            title=None,
-            command="normscope compare",
-            stop_when=stop_when,
-            watch=lambda states: None,
-        )
+        return run_comparison(asked, PoolOptions(command="normscope compare", processes=1, stop_when=stop_when))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -190,18 +182,16 @@ def test_a_search_with_other_settings_is_refused_and_so_is_one_that_never_peaks(
         with pytest.raises(UserError, match=f"{named}: .* there, .* now"):
             compared(tmp_path, Stub(), other, StopRule() if named == "stop_when" else None)
     asked = TuningTask(base=BASE, arms=[OpenArm("post-ln", (5,), "adam")], tuning=TUNING, corpus=corpus_of(BASE, None))
-    options = {"title": None, "command": "", "watch": print, "say": print}
     with pytest.raises(UserError, match="never reaches its peak"):
-        run_tuning(asked, tmp_path / "peak", processes=1, **options)
+        run_tuning(asked, tmp_path / "peak", PoolOptions(command="", say=print), title=None)
 
 
 @pytest.mark.thorough
 def test_a_warmup_is_searched_too(tmp_path: Path) -> None:
     stub, arm = Stub(), OpenArm("post-ln", (0, 2), "adam")
     asked = TuningTask(base=BASE, arms=[arm], tuning=TUNING, corpus=corpus_of(BASE, None))
-    silent = {"title": None, "command": "", "watch": lambda states: None, "say": lambda line: None}
     with patch.object(pool, "process_of", stub):
-        tuned, done = run_tuning(asked, tmp_path, processes=1, **silent)
+        tuned, done = run_tuning(asked, tmp_path, PoolOptions(command="", processes=1), title=None)
     assert {cell.arm.warmup_updates for cell in tuned.trials[arm]} == {0, 2}
     (row,) = done.page.tuned
     assert (row.trials, row.peak_lr, row.warmup_updates) == (

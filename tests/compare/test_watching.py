@@ -12,7 +12,7 @@ from normscope.cli.watch import said_of_all
 from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.manifest import FILE, Manifest, _AboutCorpus, cell_of, write_manifest
-from normscope.compare.rates import trials_of
+from normscope.compare.search import trials_of
 from normscope.compare.watching import RunsWatch, _FoundRun, runs_below
 from normscope.errors import UserError
 from normscope.settings.tables import to_toml

@@ -17,7 +17,7 @@ import pytest
 import in_process
 from faults.desk import lay_out
 from normscope.cli.main import main
-from normscope.compare import compare
+from normscope.compare import pool
 from normscope.errors import UserError
 from normscope.files import UNFINISHED, remove_folder, write_over
 from normscope.limits.ours import MARK, PAGE_MARK, refuse_inside
@@ -151,7 +151,7 @@ def called(name: str, desk: Path, out: Path, **replaced: Path) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(desk)
         patch.setattr(sys, "argv", ["normscope", *words])
-        patch.setattr(compare, "run_cells", in_process.run_cells)
+        patch.setattr(pool, "run_cells", in_process.run_cells)
         with pytest.raises(SystemExit) as end:
             main()
     return int(end.value.code or 0)

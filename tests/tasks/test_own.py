@@ -21,7 +21,7 @@ import forked
 import in_process
 import normscope
 from normscope.api.comparison import _given
-from normscope.compare import compare
+from normscope.compare import pool
 from normscope.errors import UserError
 from normscope.runs.config import load
 from normscope.runs.run import train_run
@@ -208,7 +208,7 @@ def test_a_report_runs_no_code_of_the_user_s(whole: tuple[str, Path], tmp_path: 
 def test_a_comparison_trains_the_model_of_a_file_over_rates_and_warm_ups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
     done = normscope.compare(
         written(tmp_path),
         out=tmp_path / "out",

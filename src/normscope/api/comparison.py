@@ -1,25 +1,24 @@
 """A grid of runs that compares placements, as the command line trains it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..compare.axes import AxisOptions, planned
-from ..compare.compare import WatchCells, run_comparison
+from ..compare.asked import ComparisonOptions, asked_comparison
+from ..compare.compare import run_comparison
 from ..compare.grid import Cell
 from ..compare.page import read
+from ..compare.pool import PoolOptions
 from ..compare.reports import opened
-from ..compare.tune import run_tuned_comparison
 from ..errors import UserError
 from ..placement import named
 from ..report.comparison.contents import ComparisonPage as Page, RunCurve
 from ..report.comparison.page import comparison_html, summary_lines
 from ..report.words import broken
-from ..settings.arguments import checked
 from ..settings.files import GivenConfig, given_config
 from ..settings.tables import as_table, flat
+from ..settings.validation import checked
 from ..train import StopRule
 from .runs import Configuration, Run, configuration
 
@@ -113,7 +112,7 @@ def compare(
     trials: int | None = None,
     trials_together: int = 1,
     title: str | None = None,
-    watch: WatchCells = lambda states: None,
+    watch: Callable[[list[Any]], None] = lambda states: None,
     **settings: Any,
 ) -> Comparison:
     """Train every combination of the listed values in processes side by side, and write the report.
@@ -145,30 +144,32 @@ def compare(
     """
     given = _given(config)
     base = configuration(given, settings)
-    asked = AxisOptions(
+    options = ComparisonOptions(
         placements=_several(placements, str),
         warmups_updates=_several(warmup_updates, int),
         arms=arms,
         peak_lrs=_several(peak_lr, float),
         optimizers=_several(optimizers, str),
         seeds=seeds,
-    )
-    places = {**given.places, **{key.replace("__", "."): "a keyword" for key in settings}}
-    grid, _, tuning = planned(base, places, asked, tune=tune, trials=trials, together=trials_together)
-    name = Path(config).stem if isinstance(config, str | Path) else "default"
-    folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
-    _refuse_unknown_to_other_processes(grid.cells(base, folder))
-    run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
-    done = run(
-        base,
-        grid,
-        folder,
-        processes=processes,
+        tune=tune,
+        trials=trials,
+        trials_together=trials_together,
         evaluate=evaluate,
         title=title,
-        command=f"normscope.compare(…, out={str(folder)!r})",
-        stop_when=StopRule.of(stop_when),
-        watch=watch,
+    )
+    places = {**given.places, **{key.replace("__", "."): "a keyword" for key in settings}}
+    name = Path(config).stem if isinstance(config, str | Path) else "default"
+    folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
+    asked = asked_comparison(base, places, options, folder)
+    _refuse_unknown_to_other_processes(asked.grid.cells(base, folder))
+    done = run_comparison(
+        asked,
+        PoolOptions(
+            command=f"normscope.compare(…, out={str(folder)!r})",
+            processes=processes,
+            stop_when=StopRule.of(stop_when),
+            watch=watch,
+        ),
     )
     if done.stopped is not None:
         raise done.stopped

@@ -22,7 +22,7 @@ from ..optim.optimizers import OptimizerName
 from ..report.chart import Panel, Series
 from ..report.notebook import fragment, heading, paragraph, picture, table
 from ..report.words import counted, interval, learning_rate
-from ..settings.arguments import checked
+from ..settings.validation import checked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

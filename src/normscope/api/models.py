@@ -14,7 +14,7 @@ from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..optim.optimizers import OptimizerName
 from ..placement import named
-from ..settings.arguments import checked
+from ..settings.validation import checked
 from ..targets.target import SampleSettings, own_loss, sampled, wanted_placement as configured_placement
 from ..transplant import surgery
 from ..transplant.saved import is_saved, restore

@@ -15,7 +15,7 @@ from ..placement import named
 from ..placement.base import ModelKind
 from ..report.notebook import fragment, heading, paragraph, table
 from ..report.words import plain_text
-from ..settings.arguments import checked
+from ..settings.validation import checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -10,8 +10,8 @@ from ..placement import named, registered
 from ..report.chart import Panel, Series
 from ..report.notebook import fragment, picture, table
 from ..report.words import counted, learning_rate, significant
-from ..settings.arguments import checked
 from ..settings.tables import spelled
+from ..settings.validation import checked
 from ..theory.doubts import Doubt
 from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many, predict_or_refuse
 

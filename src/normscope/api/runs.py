@@ -17,8 +17,8 @@ from ..report.words import significant
 from ..runs import config as configs, trained
 from ..runs.run import train_run
 from ..runs.trained import evaluate_run
-from ..settings.arguments import checked
 from ..settings.files import GivenConfig, given_config, refuse_no_run, run_named
+from ..settings.validation import checked
 from ..tasks.protocol import Evaluation
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig

@@ -17,7 +17,7 @@ from ..model import profile as profile_stacks, renormalise, scheduled_numbers, s
 from ..model.padded.modules import Placed
 from ..optim import AdaptiveConfig, ScheduleConfig, adaptive_value, factor
 from ..optim.schedules import WITH_AN_END, Decay
-from ..settings.arguments import checked
+from ..settings.validation import checked
 
 
 @checked

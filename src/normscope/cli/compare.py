@@ -26,9 +26,8 @@ from .shared import (
 )
 
 if TYPE_CHECKING:
-    from ..compare.grid import Grid
-    from ..compare.search import Tuning
-    from ..tasks.run_config import RunConfig
+    from ..compare.asked import AskedComparison
+    from ..compare.pool import PoolOptions
 
 
 _LEAST_TRIALS = 5
@@ -79,12 +78,11 @@ def tune(
     named = None if placement is None else placement_names([placement])[0]
     refuse_few(trials)
     rates = rate_range(peak_lr)
-    from ..compare.axes import numbers
-    from ..compare.compare import corpus_of
+    from ..compare.asked import numbers
+    from ..compare.compare import corpus_of, run_tuning
     from ..compare.search import OpenArm, asked_tuning
-    from ..compare.tune import TuningTask, run_tuning
+    from ..compare.tune import TuningTask
     from ..tasks.registry import config_of
-    from ..train import StopRule
 
     base = config_of(given.table, source=given.source)
     if warmups is not None and warmup_updates is not None:
@@ -99,12 +97,8 @@ def tune(
         tuned, done = run_tuning(
             TuningTask(base=base, arms=[arm], tuning=tuning, corpus=corpus_of(base, None)),
             folder,
-            processes=processes,
+            _pool_options(processes, stop_when, display),
             title=title,
-            command=shlex.join(["normscope", *sys.argv[1:]]),
-            watch=display,
-            stop_when=StopRule.of(stop_when),
-            say=note,
         )
     if not tuned.whole:
         end_of(done)
@@ -180,30 +174,32 @@ def compare(
     given = read_config(config, settings, imports, trust=trust or not dry_run)
     names = placement_names(placements) if placements else None
     refuse_few(trials)
-    from ..compare.axes import AxisOptions, numbers, planned
+    from ..compare.asked import ComparisonOptions, asked_comparison, numbers
     from ..tasks.registry import config_of
     from ..train import StopRule
 
-    base = config_of(given.table, source=given.source)
     rates = None if peak_lr is None else rate_range(peak_lr) if tune else numbers(peak_lr, float, "peak-lr")
-    asked = AxisOptions(
+    options = ComparisonOptions(
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
         peak_lrs=rates,
         optimizers=_listed(optimizers, str, "optimizers"),
         seeds=seeds,
+        tune=tune,
+        trials=trials,
+        trials_together=trials_together,
+        evaluate=evaluate,
+        title=title,
     )
-    grid, defaults, tuning = planned(base, given.places, asked, tune=tune, trials=trials, together=trials_together)
-    notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
+    asked = asked_comparison(config_of(given.table, source=given.source), given.places, options, folder)
     if dry_run:
         from ..compare.compare import prepare
 
-        tell(*prepare(base, grid, folder, StopRule.of(stop_when)))
+        tell(*prepare(asked, StopRule.of(stop_when)))
         return
-    options = {"processes": processes, "evaluate": evaluate, "title": title, "notes": notes}
-    _compare(base, grid, folder, tuning=tuning, stop_when=StopRule.of(stop_when), **options)
+    _compare(asked, processes, stop_when)
 
 
 @described_by(COMPARE)
@@ -225,32 +221,32 @@ def demo(
 
     out: Folder for the runs and the report.
     """
+    from ..compare.asked import AskedComparison
     from ..compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
+
+    asked = AskedComparison(base=demo_config(), grid=DEMO_GRID, folder=out, title=DEMO_TITLE)
+    _compare(asked, processes, stop_when)
+
+
+def _compare(asked: "AskedComparison", processes: int, stop_when: str | None) -> None:
+    from ..compare.compare import run_comparison
+
+    with GridDisplay(stderr()) as display:
+        done = run_comparison(asked, _pool_options(processes, stop_when, display))
+    end_of(done)
+
+
+def _pool_options(processes: int, stop_when: str | None, display: GridDisplay) -> "PoolOptions":
+    from ..compare.pool import PoolOptions
     from ..train import StopRule
 
-    _compare(
-        demo_config(),
-        DEMO_GRID,
-        out,
+    return PoolOptions(
+        command=shlex.join(["normscope", *sys.argv[1:]]),
         processes=processes,
-        evaluate=None,
-        title=DEMO_TITLE,
         stop_when=StopRule.of(stop_when),
+        watch=display,
+        say=note,
     )
-
-
-def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning | None" = None, **options: Any) -> None:
-    import shlex
-    from functools import partial
-
-    from ..compare.compare import run_comparison
-    from ..compare.tune import run_tuned_comparison
-
-    run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
-    command = shlex.join(["normscope", *sys.argv[1:]])
-    with GridDisplay(stderr()) as display:
-        done = run(base, grid, folder, watch=display, say=note, command=command, **options)
-    end_of(done)
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:

@@ -1,51 +1,29 @@
-"""Run a grid in a folder, whatever was run there before, and write the report of all that is there.
+"""Run a comparison in a folder, whatever was run there before, and write the report of all that is there.
 
 One command holds a folder at a time. `prepare` writes down what a comparison would train and starts nothing.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NotRequired, TypedDict, Unpack
 
 from ..errors import UserError, option
-from ..files import disk_errors, make_folders
-from ..processes.surroundings import Held, hold
+from ..files import disk_errors
 from ..report.comparison.contents import ComparisonPage
 from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
-from .grid import Cell, Grid, write_configs
-from .manifest import about, costs_of, former_manifest, named_cells, refuse_unlike, write_manifest
+from .asked import AskedComparison
+from .costs import announced, costs_of, updates_of
+from .grid import Cell, alone, cells_of, write_configs
+from .manifest import TRIALS, about, former_manifest, named_cells, refuse_unlike, write_manifest
 from .page import compare, refuse_other_report
-from .pool import Commands, announced, at_once, run_cells, train_command, updates_of
+from .pool import Commands, PoolOptions, at_once, train_all, train_command
 from .state import CellState
-
-
-@contextmanager
-def alone(folder: Path, doing: str) -> Iterator[None]:
-    """Hold a folder, which is made if need be, for this command. Raises UserError naming the process that has it.
-
-    doing: what is done in it, such as "comparison".
-    """
-    with ExitStack() as held:
-        try:
-            with disk_errors(f"opening {folder}"):
-                make_folders(folder)
-                held.enter_context(hold(folder))
-        except Held as error:
-            raise UserError(
-                f"another process{error.holder} is at work on the {doing} in {folder}; wait for it, stop it, or choose "
-                f"another folder with {option('out')}"
-            ) from error
-        yield
-
-
-WatchCells = Callable[[list[CellState[Cell]]], None]
+from .tune import TuningResult, TuningTask, arms_of, tune
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,71 +40,67 @@ class ComparisonResult:
     """The runs that were asked for; where a tuning came to no end, its trials."""
 
 
-class GridOptions(TypedDict):
-    """How the runs of a grid are trained, whichever they are."""
-
-    processes: int
-    """Runs at a time, 0 for cores / threads of a run."""
-    command: str
-    watch: WatchCells
-    stop_when: NotRequired[StopRule | None]
-    """Ends runs early."""
-    say: NotRequired[Callable[[str], None]]
-
-
-def run_comparison(
-    base: RunConfig,
-    grid: Grid,
-    folder: Path,
-    *,
-    evaluate: str | None,
-    title: str | None,
-    notes: Sequence[str] = (),
-    **options: Unpack[GridOptions],
-) -> ComparisonResult:
+def run_comparison(asked: AskedComparison, options: PoolOptions) -> ComparisonResult:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
-    evaluate: split to translate with each best checkpoint. title: None for the one that the folder has. notes: said
-    with how much there is to do. Raises UserError before anything runs where the corpus, a setting or a run folder does
-    not fit, or where another process is at work on this comparison.
+    Where rates are tuned, every placement, warm-up and optimiser of the grid is, and each is then compared at its best
+    rate with all seeds; where a trial failed, or a signal came, nothing is compared yet, and what comes back is the
+    report of the trials. Raises UserError before anything runs where the corpus, a setting or a run folder does not
+    fit, or where another process is at work on this comparison.
     """
-    corpus = corpus_of(base, evaluate)
-    refuse_processes(options["processes"])
-    cells = grid.cells(base, folder)
+    base, grid, folder = asked.base, asked.grid, asked.folder
+    corpus = corpus_of(base, asked.evaluate)
+    if asked.tuning is None:
+        cells = grid.cells(base, folder)
+        with alone(folder, "comparison"):
+            return _compare_cells(cells, asked, corpus, options, asked.notes)
+    arms = arms_of(grid)
+    task = TuningTask(base=base, arms=arms, tuning=asked.tuning, corpus=corpus, threads=grid.threads)
     with alone(folder, "comparison"):
-        return compare_cells(cells, folder, corpus, evaluate=evaluate, title=title, notes=notes, **options)
+        tuned = tune(task, folder / TRIALS, options, notes=asked.notes)
+        if not tuned.whole:
+            return _of_trials(tuned, folder / TRIALS)
+        seeds = range(base.seed, base.seed + grid.seeds)
+        cells = cells_of([tuned.best(arm) for arm in arms], base, folder, seeds=seeds, threads=grid.threads)
+        return _compare_cells(cells, asked, corpus, options)
 
 
-def compare_cells(
-    cells: list[Cell],
-    folder: Path,
-    corpus: AnyCorpus,
-    *,
-    processes: int,
-    evaluate: str | None,
-    title: str | None,
-    command: str,
-    watch: WatchCells,
-    stop_when: StopRule | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    notes: Sequence[str] = (),
+def run_tuning(
+    asked: TuningTask, folder: Path, options: PoolOptions, *, title: str | None
+) -> tuple[TuningResult, ComparisonResult]:
+    """Tune the arms in a folder of their own, and write the report of their trials. title: of this report."""
+    tuned = tune(asked, folder, options, title=title)
+    return tuned, _of_trials(tuned, folder)
+
+
+def _of_trials(tuned: TuningResult, folder: Path) -> ComparisonResult:
+    """The report of trials as that of a comparison of rates."""
+    with disk_errors(f"writing the report into {folder}"):
+        page, file = compare(named_cells(folder, tuned.manifest.cells), tuned.manifest, folder)
+    trials = [cell for cells in tuned.trials.values() for cell in cells]
+    return ComparisonResult(page=page, file=file, problems=tuned.problems, stopped=tuned.stopped, cells=trials)
+
+
+def _compare_cells(
+    cells: list[Cell], asked: AskedComparison, corpus: AnyCorpus, options: PoolOptions, notes: Sequence[str] = ()
 ) -> ComparisonResult:
     """As `run_comparison`, of runs that are given; the caller holds the folder."""
+    folder = asked.folder
     updates = updates_of(cells[0].config, corpus)
     manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
     refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
     refuse_other_report(folder)
-    together = at_once(processes, cells[0].config)
     costs = costs_of(cells, corpus, manifest.costs)
-    announcement = announced(cells, corpus, updates=updates, at_once=together, stop_when=stop_when)
-    manifest = replace(manifest.grown(title, command, cells), costs=costs)
+    together = at_once(options.processes, cells[0].config)
+    announcement = announced(cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when)
+    manifest = replace(manifest.grown(asked.title, options.command, cells), costs=costs)
     with disk_errors(f"writing into {folder}"):
         write_configs(cells)
     write_manifest(folder, manifest)
     told = task_of(cells[0].config).notes(corpus)
     for line in (*notes, *(f"note: {one}" for one in told), announcement):
-        say(line)
-    states, stopped = train_all(cells, together, updates, _translations(evaluate), watch, stop_when)
+        options.say(line)
+    states, stopped = train_all(cells, updates, options, _translations(asked.evaluate))
     failed = {state.cell.name: state.message for state in states if state.status == "failed"}
     manifest = replace(manifest, failed={**manifest.failed, **failed})
     write_manifest(folder, manifest)
@@ -135,34 +109,6 @@ def compare_cells(
     problems = [state for state in states if state.message and state.status in ("failed", "finished")]
     lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
     return ComparisonResult(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
-
-
-def train_all(
-    cells: list[Cell],
-    at_once: int,
-    updates: int,
-    translations: Commands | None,
-    watch: WatchCells,
-    stop_when: StopRule | None,
-) -> tuple[list[CellState[Cell]], Interrupted | None]:
-    """What became of the cells, and the signal that ended it all early."""
-    seen: list[CellState[Cell]] = []
-
-    def look(states: list[CellState[Cell]]) -> None:
-        seen[:] = states
-        watch(states)
-
-    try:
-        return run_cells(
-            cells,
-            at_once=at_once,
-            evaluate=translations,
-            updates_of=lambda cell: updates,
-            stop_when=stop_when,
-            watch=look,
-        ), None
-    except Interrupted as stop:
-        return seen, stop
 
 
 def _translations(split: str | None) -> Commands:
@@ -190,19 +136,13 @@ def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
     return corpus
 
 
-def refuse_processes(processes: int) -> None:
-    """Raise UserError for a number of runs at a time that there cannot be."""
-    if processes < 0:
-        raise UserError(f"{option('processes')} must be 0 or more, got {processes}")
-
-
-def prepare(base: RunConfig, grid: Grid, folder: Path, stop_when: StopRule | None = None) -> list[str]:
+def prepare(asked: AskedComparison, stop_when: StopRule | None = None) -> list[str]:
     """Write the configurations of the runs; the command that trains each one that is not over, a line each.
 
     Raises UserError where another process is at work in the folder, or a run's folder holds something else.
     """
-    cells = grid.cells(base, folder)
-    with alone(folder, "comparison"), disk_errors(f"writing into {folder}"):
+    cells = asked.grid.cells(asked.base, asked.folder)
+    with alone(asked.folder, "comparison"), disk_errors(f"writing into {asked.folder}"):
         write_configs(cells)
         states = [CellState(cell) for cell in cells]
         for state in states:

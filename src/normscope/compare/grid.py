@@ -5,16 +5,18 @@ The demonstration is such a grid, of the embedded toy language, in which the nee
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..data.opening import DataConfig
-from ..errors import UserError
-from ..files import is_of_the_disk, make_folders, write_over
+from ..errors import UserError, option
+from ..files import disk_errors, is_of_the_disk, make_folders, write_over
 from ..limits.ours import refuse_other, sealed_lines
 from ..model import ModelConfig
 from ..placement import named
+from ..processes.surroundings import Held, hold
 from ..runs.config import refuse_other_configuration, replaced, resolve
 from ..runs.trained import SCORES
 from ..settings.tables import to_toml
@@ -168,11 +170,31 @@ def write_configs(cells: Iterable[Cell]) -> None:
     for cell in cells:
         if written.setdefault(cell.config_file, cell.config) != cell.config:
             raise UserError(f"{cell.config_file}: two runs that differ would be one; give each arm a folder of its own")
+        text = sealed_lines(to_toml(cell.config))
         make_folders(cell.config_file.parent)
         make_folders(cell.log_file.parent)
         if not cell.config_file.exists():
             refuse_other(cell.log_file)  # which is added to
-        write_over(cell.config_file, sealed_lines(to_toml(cell.config)))
+        write_over(cell.config_file, text)
+
+
+@contextmanager
+def alone(folder: Path, doing: str) -> Iterator[None]:
+    """Hold a folder, which is made if need be, for this command. Raises UserError naming the process that has it.
+
+    doing: what is done in it, such as "comparison".
+    """
+    with ExitStack() as held:
+        try:
+            with disk_errors(f"opening {folder}"):
+                make_folders(folder)
+                held.enter_context(hold(folder))
+        except Held as error:
+            raise UserError(
+                f"another process{error.holder} is at work on the {doing} in {folder}; wait for it, stop it, or choose "
+                f"another folder with {option('out')}"
+            ) from error
+        yield
 
 
 def registered_name(placement: str) -> str:

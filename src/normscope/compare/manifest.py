@@ -2,86 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, option
 from ..files import disk_errors, write_atomically
 from ..limits.ours import SealedJson
-from ..placement import AsBuilt, named
-from ..report.words import counted, significant
+from ..report.words import counted
 from ..runs.config import load, load_run_config
-from ..runs.machine import plan
 from ..settings.tables import differences
 from ..tasks.protocol import AnyCorpus, FactLines
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
+from .costs import costs_from
 from .grid import Arm, Cell
-from .pool import trial_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class _PlacementCost:
-    """Of one process that trains the model."""
-
-    parameters: int
-    memory_bytes: int
-    """Weights, gradients, the optimiser's state, and what the passes of a batch keep."""
-    flops: float
-    """Of an update, in products."""
-    seconds: float
-    """Of a batch on this machine's CPU, forward and backward: the least of a few."""
-
-    def __post_init__(self) -> None:
-        if not all(value > 0 for value in astuple(self)):
-            raise ValueError(f"what a placement takes is above 0, got {self}")
-
-
-_Costs = Mapping[str, _PlacementCost]
-"""By the name of the placement."""
-
-
-def costs_of(cells: Sequence[Cell], corpus: AnyCorpus, known: _Costs) -> _Costs:
-    """Of every placement among the cells, and those that are known; empty for a task that does not ask for it.
-
-    Raises UserError where the model cannot have one of the placements.
-    """
-    if not task_of(cells[0].config).weighs_placements:
-        return known
-    found = dict(known)
-    for cell in cells:
-        if cell.arm.placement not in found:
-            planned = plan(cell.config)
-            seconds = trial_seconds(cell.config, corpus)
-            found[cell.arm.placement] = _PlacementCost(
-                planned.parameters, planned.sum, planned.flops_per_update, seconds
-            )
-    return found
-
-
-def facts_of_costs(costs: _Costs) -> FactLines:
-    """A row for each placement, in multiples of what the model as it is built takes, or else of the first."""
-    rows = []
-    first = costs.get(AsBuilt.name) or next(iter(costs.values()), None)
-    for name, cost in costs.items():
-        assert first is not None
-        words = (
-            f"{cost.parameters:,} parameters, {significant(cost.memory_bytes / 1e6)} MB, "
-            f"{significant(1e3 * cost.seconds)} ms a batch"
-        )
-        if cost is not first:
-            memory, time = cost.memory_bytes / first.memory_bytes, cost.seconds / first.seconds
-            words += f": {memory:.2f} times the memory and {time:.2f} times the time"
-        rows.append((f"Cost of {named(name).title}", words))
-    return rows
-
-
-def costs_from(table: Mapping[str, Mapping[str, float]]) -> _Costs:
-    """As a comparison's file holds them. Raises AttributeError, TypeError or ValueError for others."""
-    return {str(name): _PlacementCost(**one) for name, one in table.items()}  # type: ignore[arg-type]
-
 
 FILE = "comparison.json"
 TRIALS = "tuning"
@@ -119,8 +55,8 @@ class Manifest:
     """Names of its runs, in the order of the report."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By name, the last message of runs whose process has ended without finishing them."""
-    costs: _Costs = field(default_factory=dict)
-    """What placements take in memory and time, where that was measured."""
+    costs: Mapping[str, Any] = field(default_factory=dict)
+    """What placements take in memory and time, where that was measured (`costs_of`)."""
     search: Mapping[str, Any] | None = None
     """Of a folder of trials, what they depend on (`Tuning.record`); None where the runs are no trials."""
 

@@ -30,12 +30,13 @@ from ..report.comparison.contents import (
 from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate
 from ..train.run_folder import Event
+from . import curves
 from .conclusion import conclusion, facts, facts_of_stopping, facts_of_tuning, formula_in
-from .curves import clock, curve, gradient_profiles, later_profiles, schedule
+from .costs import facts_of_costs
 from .grid import Arm, Cell
-from .manifest import Manifest, facts_of_costs
+from .manifest import Manifest
 from .pool import train_command
-from .rates import EndedRun, TrialRuns, TunedRates, best_of_each, rate_curves, seeds_of, trials_of, tuned
+from .search import TunedRates, seeds_of, trials_of, tuned
 from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 
 
@@ -168,9 +169,9 @@ def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
     ]
     found = judged(rows, unigram)
     ran = _ran(by_arm, rows)
-    by_rate, shared_lrs = rate_curves(ran, names)
+    by_rate, shared_lrs = curves.rate_curves(ran, names)
     many = manifest.search is not None or len(by_arm) > _MOST_DRAWN
-    drawn = best_of_each(ran) if by_rate and many else set(by_arm)
+    drawn = curves.best_of_each(ran) if by_rate and many else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
     return ComparisonPage(
@@ -180,18 +181,18 @@ def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         configurations=[_configuration(arm, one, unigram) for arm, one in zip(by_arm, found, strict=True)],
         unigram_loss_nats=unigram,
-        valid_curves=[curve(name, runs, "validation") for name, runs in named_runs],
-        train_curves=[curve(name, runs, "update") for name, runs in named_runs],
-        gradient_profiles=gradient_profiles(named_runs),
-        gradient_curves=[curve(name, runs, "update", "gradient_norm") for name, runs in named_runs],
-        schedules=[schedule(name, runs) for name, runs in named_runs],
+        valid_curves=[curves.curve(name, runs, "validation") for name, runs in named_runs],
+        train_curves=[curves.curve(name, runs, "update") for name, runs in named_runs],
+        gradient_profiles=curves.gradient_profiles(named_runs),
+        gradient_curves=[curves.curve(name, runs, "update", "gradient_norm") for name, runs in named_runs],
+        schedules=[curves.schedule(name, runs) for name, runs in named_runs],
         rate_curves=by_rate,
         shared_lrs=shared_lrs,
-        clocks=[told for name, runs in (*named_runs, *left_out) if (told := clock(name, runs)) is not None],
-        undrawn_curves=[curve(name, runs, "validation") for name, runs in left_out],
+        clocks=[told for name, runs in (*named_runs, *left_out) if (told := curves.clock(name, runs)) is not None],
+        undrawn_curves=[curves.curve(name, runs, "validation") for name, runs in left_out],
         tuned=tuning.arms,
         trial_curves=tuning.curves,
-        later_profiles=later_profiles(named_runs),
+        later_profiles=curves.later_profiles(named_runs),
         what=[
             *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
             *facts_of_tuning(tuning.arms, seeds_of(trials)),
@@ -221,26 +222,26 @@ def _by_arm(
     return by_arm, failures
 
 
-def _tuning(trials: Sequence[TrialRuns], manifest: Manifest) -> TunedRates:
+def _tuning(trials: Sequence[tuple[Sequence[Cell], Mapping[str, Any]]], manifest: Manifest) -> TunedRates:
     """What the trials came to."""
-    arms, best, curves = list[TunedArm](), set[Arm](), list[RateCurve]()
-    for one in trials:
-        by_arm, failed = _by_arm(one.cells, manifest.failed if manifest.search is not None else {})
+    arms, best, rated = list[TunedArm](), set[Arm](), list[RateCurve]()
+    for cells, search in trials:
+        by_arm, failed = _by_arm(cells, manifest.failed if manifest.search is not None else {})
         ran = [
-            EndedRun(arm, _seed_result(cell, events, failed.get(cell.name)), events)
+            curves.EndedRun(arm, _seed_result(cell, events, failed.get(cell.name)), events)
             for arm, runs in by_arm.items()
             for cell, events in runs
         ]
-        for arm, won in tuned(ran, one.search):
+        for arm, won in tuned(ran, search):
             arms.append(arm)
             best.add(won)
-        curves += [] if manifest.search is not None else rate_curves(ran, configuration_names(list(by_arm)))[0]
-    return TunedRates(arms, frozenset(best), curves)
+        rated += [] if manifest.search is not None else curves.rate_curves(ran, configuration_names(list(by_arm)))[0]
+    return TunedRates(arms, frozenset(best), rated)
 
 
-def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[JudgedRuns]) -> list[EndedRun]:
+def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[JudgedRuns]) -> list[curves.EndedRun]:
     return [
-        EndedRun(arm, result, events)
+        curves.EndedRun(arm, result, events)
         for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
         for (_, events), result in zip(runs, row.seeds, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Train many runs as processes of this machine, tell what each is doing, and estimate beforehand how long all take."""
+"""Train many runs as processes of this machine, and tell what each is doing."""
 
 import itertools
 import os
@@ -9,17 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import torch
-
 from ..errors import UserError, option
 from ..optim import parse_duration
 from ..processes.surroundings import halted, interpreter, is_held, with_lifeline
-from ..report.words import counted, duration
 from ..signals import Interrupted, StopRequest
-from ..tasks.protocol import AnyCorpus
-from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
-from ..train import StopRule, durations
+from ..train import StopRule
 from ..train.config import DECIDED
 from ..train.device import available_cores
 from .grid import Cell
@@ -31,6 +26,25 @@ _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
 Commands = Callable[[Cell], list[list[str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """How the runs of a grid are trained, whichever they are."""
+
+    command: str
+    """That was given, as the grid's folder keeps it."""
+    processes: int = 0
+    """Runs at a time, 0 for cores / threads of a run."""
+    stop_when: StopRule | None = None
+    """Ends runs early."""
+    watch: Callable[[list[CellState[Cell]]], None] = lambda states: None
+    say: Callable[[str], None] = lambda line: None
+
+    def __post_init__(self) -> None:
+        """Raises UserError for a number of runs at a time that there cannot be."""
+        if self.processes < 0:
+            raise UserError(f"{option('processes')} must be 0 or more, got {self.processes}")
 
 
 @dataclass(slots=True)
@@ -235,66 +249,24 @@ def _last_line(cell: Cell) -> str:
     return lines[-1] if lines else "no output"
 
 
-_LONG_SECONDS = 1.0
+def train_all(
+    cells: list[Cell], updates: int, options: PoolOptions, evaluate: Commands | None = None
+) -> tuple[list[CellState[Cell]], Interrupted | None]:
+    """What became of cells that take so many updates each, and the signal that ended it all early."""
+    seen: list[CellState[Cell]] = []
 
+    def look(states: list[CellState[Cell]]) -> None:
+        seen[:] = states
+        options.watch(states)
 
-def updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
-    """Updates of a whole run. Raises UserError where the corpus has no use for the task."""
-    objective = task_of(config).objective(config, corpus, torch.device("cpu"))
-    return durations(objective, config.train)(config.train.duration)
-
-
-def announced(
-    cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int, stop_when: StopRule | None = None
-) -> str:
-    """A line that says how many runs there are, how long each is, and about how long all of them take.
-
-    at_once: how many run at a time. stop_when: ends runs early. Raises UserError where a run has been trained for
-    longer than that.
-    """
-    states = [CellState(cell, updates) for cell in cells]
-    for state in states:
-        state.read_new_events()
-        state.reopen(stop_when)
-        if state.update > updates:
-            raise UserError(
-                f"{state.cell.folder.path} has been trained for {state.update} updates, and train.duration asks for "
-                f"{updates}; give a longer duration, or choose another folder with {option('out')}"
-            )
-    left = sum(updates - state.update for state in states if not state.over)
-    finished = sum(state.over for state in states)
-    runs = f"{counted(len(cells), 'run')} of {counted(updates, 'update')}"
-    if finished:
-        runs += f", {finished} of them finished"
-    if not left:
-        return runs
-    said = f"{runs}; {at_once} at a time"
-    config = cells[0].config
-    if config.train.device != "cpu":
-        return said
-    seconds = trial_seconds(config, corpus) * config.train.accumulation
-    total = seconds * max(
-        left / min(at_once, len(cells) - finished), max(updates - s.update for s in states if not s.over)
-    )
-    return f"{said}; about {duration(total)} of training, by the time of one trial batch"
-
-
-def trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
-    """Time of one batch of a training on the CPU, forward and backward, in the threads of a run."""
-    task = task_of(config)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(int(config.train.threads))
     try:
-        model, batch = task.build(config, task.codec_of(corpus)), task.batches(config, corpus)(0)
-        model.train()
-        seconds = _LONG_SECONDS
-        # A first pass is slow; where a pass is long it need not be repeated.
-        for _ in range(3):
-            begun = time.perf_counter()
-            batch.loss(batch.run(model)).backward()  # type: ignore[no-untyped-call]
-            last, seconds = seconds, time.perf_counter() - begun
-            if seconds > _LONG_SECONDS:
-                break
-    finally:
-        torch.set_num_threads(threads)
-    return min(last, seconds)
+        return run_cells(
+            cells,
+            at_once=at_once(options.processes, cells[0].config),
+            evaluate=evaluate,
+            updates_of=lambda cell: updates,
+            stop_when=options.stop_when,
+            watch=look,
+        ), None
+    except Interrupted as stop:
+        return seen, stop

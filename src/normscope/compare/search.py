@@ -1,15 +1,23 @@
-"""What is tuned, over which range and by how many trials; the same settings give the same trials."""
+"""What is tuned, over which range and by how many trials, and what the trials came to.
+
+The same settings give the same trials.
+"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..adapters.optuna import Axis, ListAxis, LogAxis
 from ..errors import UserError, option
+from ..placement import named
+from ..report.comparison.contents import Name, RateCurve, TunedArm
+from ..report.words import counted, learning_rate, number
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
-from .grid import Arm
+from .curves import EndedRun
+from .grid import Arm, Cell
+from .manifest import TRIALS, Manifest, named_cells, read_manifest
 
 STARTS = 5
 """Trials that come first: both ends of the range, and three rates between them at equal steps in the logarithm."""
@@ -150,3 +158,83 @@ def asked_tuning(
         )
     low, high = (rounded(centre / _AROUND), rounded(centre * _AROUND)) if ends is None else ends
     return Tuning(trials=trials, low=low, high=high, together=together)
+
+
+_TrialRuns = tuple[Sequence[Cell], Mapping[str, Any]]
+"""Runs that were trials of a search, and what they depended on, as `Manifest.search` has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedRates:
+    """What the trials of a page's runs came to."""
+
+    arms: Sequence[TunedArm] = ()
+    best: frozenset[Arm] = frozenset()
+    """The configurations that won."""
+    curves: Sequence[RateCurve] = ()
+    """Loss over the rate; empty where the page shows its own runs over the rate, which are the trials."""
+
+
+def trials_of(cells: Sequence[Cell], manifest: Manifest) -> list[_TrialRuns]:
+    """The trials that the runs are, or by which the comparisons that they are of were tuned. Raises UserError."""
+    if manifest.search is not None:
+        return [(cells, manifest.search)]
+    arms = {(cell.arm.placement, cell.arm.warmup_updates, cell.arm.optimizer) for cell in cells}
+    found = list[_TrialRuns]()
+    for folder in dict.fromkeys(cell.beside / TRIALS for cell in cells):
+        there = read_manifest(folder)
+        if there is not None and there.search is not None:
+            trials = named_cells(folder, there.cells)
+            own = [one for one in trials if (one.arm.placement, one.arm.warmup_updates, one.arm.optimizer) in arms]
+            found.append((own, there.search))
+    return [one for one in found if one[0]]
+
+
+def tuned(ran: Sequence[EndedRun], search: Mapping[str, Any]) -> Iterator[tuple[TunedArm, Arm]]:
+    """Each arm that the trials are of, with the configuration that won; none of whose trials none is over."""
+    several_optimizers = len({one.arm.optimizer for one in ran}) > 1
+    warmups_too = bool(search.get("warmups_updates"))
+    groups: dict[Name, list[EndedRun]] = {}
+    for one in ran:
+        words = [] if warmups_too else [one.arm.warmup_label]
+        words += [one.arm.optimizer] if several_optimizers else []
+        groups.setdefault(Name(named(one.arm.placement).title, ", ".join(words)), []).append(one)
+    for name, group in groups.items():
+        over = [one for one in group if not math.isnan(one.loss_nats)]
+        if over:
+            best = min(over, key=lambda one: (one.loss_nats, one.arm.peak_lr))
+            yield _tuned_arm(name, over, best, search, warmups_too=warmups_too), best.arm
+
+
+def _tuned_arm(
+    name: Name, over: Sequence[EndedRun], best: EndedRun, search: Mapping[str, Any], *, warmups_too: bool
+) -> TunedArm:
+    rates = [one.arm.peak_lr for one in over]
+    rate, loss = best.arm.peak_lr, best.loss_nats
+    beyond = "higher" if rate == max(rates) else "lower" if rate == min(rates) else ""
+    low, high = float(search["low"]), float(search["high"])
+    trials = f"{counted(len(over), 'trial')} from {learning_rate(low)} to {learning_rate(high)}"
+    at = learning_rate(rate) + (f" and {best.arm.warmup_label}" if warmups_too else "")
+    if math.isinf(loss):
+        words, beyond = f"{name}: none of {trials} stayed finite", "lower"
+    else:
+        words = f"{name}: the best of {trials} is {at}, with {number(loss)} nats per token"
+    if beyond:
+        end = "lowest" if beyond == "lower" else "highest"
+        words += f"; it is the {end} that was tried, and a {beyond} one may be better" if not math.isinf(loss) else ""
+    return TunedArm(
+        name=name,
+        trials=len(over),
+        low=low,
+        high=high,
+        peak_lr=rate,
+        warmup_updates=best.arm.warmup_updates,
+        loss_nats=loss,
+        beyond=beyond,
+        summary=words,
+    )
+
+
+def seeds_of(trials: Sequence[_TrialRuns]) -> list[int]:
+    """Of all trials, rising."""
+    return sorted({cell.seed for cells, _ in trials for cell in cells})

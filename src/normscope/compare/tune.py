@@ -1,13 +1,13 @@
-"""Search the peak rate of every arm by trials, and compare all arms at their best rates.
+"""Search the peak rate of every arm by trials.
 
 Ask for trials, train them as runs of a grid, tell their losses, and again, until the budget is spent.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Literal
 
 from ..adapters.optuna import Search
 from ..errors import UserError, option
@@ -18,20 +18,10 @@ from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
-from .compare import (
-    ComparisonResult,
-    GridOptions,
-    WatchCells,
-    alone,
-    compare_cells,
-    corpus_of,
-    refuse_processes,
-    train_all,
-)
-from .grid import Arm, Cell, Grid, cells_of, registered_name, write_configs
-from .manifest import TRIALS, Manifest, about, former_manifest, named_cells, refuse_unlike, write_manifest
-from .page import compare
-from .pool import at_once, trial_seconds, updates_of
+from .costs import trial_seconds, updates_of
+from .grid import Arm, Cell, Grid, alone, cells_of, registered_name, write_configs
+from .manifest import Manifest, about, former_manifest, named_cells, refuse_unlike, write_manifest
+from .pool import PoolOptions, at_once, train_all
 from .search import SEED_OFFSET, OpenArm, Tuning, rounded
 from .state import CellState
 
@@ -53,7 +43,7 @@ class TuningTask:
 
 
 @dataclass(slots=True, kw_only=True)
-class _TuningResult:
+class TuningResult:
     """What became of a search."""
 
     manifest: Manifest
@@ -75,18 +65,18 @@ class _TuningResult:
         return min(self.trials[arm], key=lambda cell: (self.losses[cell.name], cell.arm.peak_lr)).arm
 
 
+def arms_of(grid: Grid) -> list[OpenArm]:
+    """Every placement, warm-up and optimiser of a grid. Raises UserError for a placement that is not registered."""
+    return [
+        OpenArm(registered_name(placement), (warmup_updates,), optimizer)
+        for placement, warmup_updates in grid.placements_and_warmups
+        for optimizer in grid.optimizers
+    ]
+
+
 def tune(
-    asked: TuningTask,
-    folder: Path,
-    *,
-    processes: int,
-    title: str | None,
-    command: str,
-    watch: WatchCells,
-    stop_when: StopRule | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    notes: Sequence[str] = (),
-) -> _TuningResult:
+    asked: TuningTask, folder: Path, options: PoolOptions, *, title: str | None = None, notes: Sequence[str] = ()
+) -> TuningResult:
     """Give every arm its trials, in rounds that all arms go through together.
 
     What a trial is depends on the seed, its number and the losses of earlier rounds alone: neither the number of
@@ -95,9 +85,11 @@ def tune(
     updates = updates_of(asked.base, asked.corpus)
     _refuse_never_peaking(asked.arms, updates)
     for line in notes:
-        say(line)
+        options.say(line)
     with alone(folder, "search"), disk_errors(f"writing into {folder}"):
-        found = _TuningResult(manifest=_manifest(asked, folder, stop_when), trials={arm: [] for arm in asked.arms})
+        found = TuningResult(
+            manifest=_manifest(asked, folder, options.stop_when), trials={arm: [] for arm in asked.arms}
+        )
         searches = {arm: _search(asked, arm, folder) for arm in asked.arms}
         for numbers in asked.tuning.rounds():
             for arm, search in searches.items():
@@ -106,13 +98,12 @@ def tune(
             refuse_unlike(
                 cells, named_cells(folder, found.manifest.cells), found.manifest, asked.corpus.fingerprint, folder
             )
-            found.manifest = found.manifest.grown(title, command, cells)
+            found.manifest = found.manifest.grown(title, options.command, cells)
             write_configs(cells)
             write_manifest(folder, found.manifest)
-            side_by_side = at_once(processes, cells[0].config)
             if not numbers.start:
-                say(_announced(asked, cells[0], updates, side_by_side))
-            states, found.stopped = train_all(cells, side_by_side, updates, None, watch, stop_when)
+                options.say(_announced(asked, cells[0], updates, at_once(options.processes, cells[0].config)))
+            states, found.stopped = train_all(cells, updates, options)
             _take(found, states, folder)
             if not found.whole:
                 break
@@ -169,7 +160,7 @@ def _trials(
     return cells_of(arms[len(former) :], asked.base, folder, seeds=seeds, threads=asked.threads)
 
 
-def _take(found: _TuningResult, states: Sequence[CellState[Cell]], folder: Path) -> None:
+def _take(found: TuningResult, states: Sequence[CellState[Cell]], folder: Path) -> None:
     """What has become of the trials so far."""
     for state in states:
         if state.status == "failed":
@@ -205,54 +196,3 @@ def _announced(asked: TuningTask, cell: Cell, updates: int, at_once: int) -> str
     an_update = trial_seconds(cell.config, asked.corpus) * cell.config.train.accumulation
     total = duration(an_update * updates * trials / side_by_side)
     return f"{said}; about {total} of training where none is finished, by the time of one trial batch"
-
-
-def run_tuned_comparison(
-    base: RunConfig,
-    grid: Grid,
-    folder: Path,
-    tuning: Tuning,
-    *,
-    evaluate: str | None,
-    title: str | None,
-    notes: Sequence[str] = (),
-    **options: Unpack[GridOptions],
-) -> ComparisonResult:
-    """Tune every placement, warm-up and optimiser of the grid, then compare each at its best rate with all seeds.
-
-    The grid's rates are not used. Where a trial failed, or a signal came, nothing is compared yet, and what comes back
-    is the report of the trials. Raises UserError as `run_comparison` does.
-    """
-    corpus = corpus_of(base, evaluate)
-    refuse_processes(options["processes"])
-    arms = [
-        OpenArm(registered_name(placement), (warmup_updates,), optimizer)
-        for placement, warmup_updates in grid.placements_and_warmups
-        for optimizer in grid.optimizers
-    ]
-    asked = TuningTask(base=base, arms=arms, tuning=tuning, corpus=corpus, threads=grid.threads)
-    with alone(folder, "comparison"):
-        tuned = tune(asked, folder / TRIALS, title=None, notes=notes, **options)
-        if not tuned.whole:
-            return of_trials(tuned, folder / TRIALS)
-        best = [tuned.best(arm) for arm in arms]
-        seeds = range(base.seed, base.seed + grid.seeds)
-        cells = cells_of(best, base, folder, seeds=seeds, threads=grid.threads)
-        return compare_cells(cells, folder, corpus, evaluate=evaluate, title=title, **options)
-
-
-def run_tuning(
-    asked: TuningTask, folder: Path, *, title: str | None, **options: Unpack[GridOptions]
-) -> tuple[_TuningResult, ComparisonResult]:
-    """Tune the arms in a folder of their own, and write the report of their trials. title: of this report."""
-    refuse_processes(options["processes"])
-    tuned = tune(asked, folder, title=title, **options)
-    return tuned, of_trials(tuned, folder)
-
-
-def of_trials(tuned: _TuningResult, folder: Path) -> ComparisonResult:
-    """The report of trials as that of a comparison of rates."""
-    with disk_errors(f"writing the report into {folder}"):
-        page, file = compare(named_cells(folder, tuned.manifest.cells), tuned.manifest, folder)
-    trials = [cell for cells in tuned.trials.values() for cell in cells]
-    return ComparisonResult(page=page, file=file, problems=tuned.problems, stopped=tuned.stopped, cells=trials)

@@ -86,8 +86,8 @@ def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
 
     The files that it imports are not run: where they have not been, a placement may be unknown, and no model is built.
     """
-    let_stand_in(table, source=source)
     table = with_preset(table, source=source)
+    let_stand_in(table, source=source)
     name = table.get("task", _DEFAULT)
     if not isinstance(name, str) or name not in TASKS:
         raise UserError(f"{source}: task must be one of {', '.join(TASKS)}, got {name!r}")

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from ...placement import Placement, StackShape, SublayerKind
 from ...placement.reading import read
-from ...settings.arguments import checked
 from ...settings.tables import check_choice
+from ...settings.validation import checked
 from ..initialisation import SCHEMES, initialise
 from ..stack import Stack, StackConfig
 from .foreign import Foreign, MatricesOf

@@ -6,7 +6,7 @@ from typing import Unpack
 from torch import Tensor
 
 from ...placement import StackShape
-from ...settings.arguments import checked
+from ...settings.validation import checked
 from .modules import Placed, PlacementName, StackOptions, cells, made_stack, run_stack
 
 

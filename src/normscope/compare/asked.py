@@ -1,4 +1,4 @@
-"""The axes of a comparison, from the options of the command and from its configuration: what either gives is used.
+"""What is to be compared, from the options of the command and from its configuration: what either gives is used.
 
 On a command line an axis is values separated by commas, and grids `start:stop:count` among them.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UserError, option
@@ -68,8 +69,25 @@ def _rounded(value: float, kind: Callable[[str], _Number]) -> _Number:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AxisOptions:
-    """What the options of the command give; what is None is left to the configuration."""
+class AskedComparison:
+    """What is to be compared, and where."""
+
+    base: RunConfig
+    grid: Grid
+    folder: Path
+    tuning: Tuning | None = None
+    """The search of the rates, which comes first; the grid's own are not used then."""
+    evaluate: str | None = None
+    """The split to translate with each best checkpoint."""
+    title: str | None = None
+    """None for the one that the folder has."""
+    notes: Sequence[str] = ()
+    """Said with how much there is to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonOptions:
+    """What the options of the command give; an axis that is None is left to the configuration."""
 
     placements: Sequence[str] | None = None
     """Names, or `all` alone for those that are defined for the model."""
@@ -79,6 +97,12 @@ class AxisOptions:
     peak_lrs: Sequence[float] | None = None
     optimizers: Sequence[str] | None = None
     seeds: int = 1
+    tune: str | None = None
+    """The setting to be searched. The rates are then the two ends of its range."""
+    trials: int | None = None
+    trials_together: int = 1
+    evaluate: str | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +121,14 @@ _RATE = _Axis("peak learning rate", "optimizer.peak_lr", "peak_lr", (DEFAULT_RAT
 _OPTIMIZER = _Axis("optimiser", "optimizer.name", "optimizers", ("adam",))
 
 
-def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> tuple[Grid, list[str]]:
+def grid_of(base: RunConfig, places: Mapping[str, str], asked: ComparisonOptions) -> tuple[Grid, list[str]]:
     """The grid that options and configuration ask for together, and for each axis that neither gives its default.
 
     places: by dotted key, what sets it in the configuration; the keys that it lacks are defaults. Raises UserError
     where two places give an axis differently.
     """
-    defaults = list[str]()
-    of_placement = _Axis("placements", "model.placement", "placements", task_of(base).compared)
+    defaults, task = list[str](), task_of(base)
+    of_placement = _Axis("placements", "model.placement", "placements", task.compared)
 
     def values(axis: _Axis, *parameters: tuple[str, Sequence[Any] | None]) -> list[Any]:
         given = [
@@ -122,9 +146,11 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
             defaults.append(f"{axis.title} {_listed(axis.default)}")
         return given[0][1] if given else list(axis.default)
 
+    whole = asked.placements is not None and list(asked.placements) == ["all"]
+    named = task.defined(base) if whole else asked.placements and [registered_name(one) for one in asked.placements]
     arms = asked.arms and [(registered_name(placement), updates) for placement, updates in asked.arms]
     armed = [None, None] if arms is None else [[arm[part] for arm in arms] for part in (0, 1)]
-    placements = values(of_placement, ("arms", armed[0]), (of_placement.parameter, _named(asked.placements, base)))
+    placements = values(of_placement, ("arms", armed[0]), (of_placement.parameter, named))
     warmups = values(_WARMUP, ("arms", armed[1]), (_WARMUP.parameter, asked.warmups_updates))
     optimizers = asked.optimizers and [spelled(name, OPTIMIZERS) for name in asked.optimizers]
     grid = Grid(
@@ -138,30 +164,26 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
     return grid, defaults
 
 
-def planned(
-    base: RunConfig,
-    places: Mapping[str, str],
-    options: AxisOptions,
-    *,
-    tune: str | None,
-    trials: int | None,
-    together: int,
-) -> tuple[Grid, list[str], Tuning | None]:
-    """The grid, the axes that got their defaults, and the search for rates where `tune` asks for one.
+def asked_comparison(
+    base: RunConfig, places: Mapping[str, str], options: ComparisonOptions, folder: Path
+) -> AskedComparison:
+    """The comparison that options and configuration ask for together. Raises UserError.
 
-    places: as of `grid_of`. With a search, the rates of the options are the two ends of its range. Raises UserError.
+    places: as of `grid_of`. A search begins around the rate that the configuration gives.
     """
     centre = base.optimizer.peak_lr if "optimizer.peak_lr" in places else DEFAULT_RATE
-    tuning = asked_tuning(tune, options.peak_lrs if tune else None, trials, together, centre=centre)
+    ends = options.peak_lrs if options.tune else None
+    tuning = asked_tuning(options.tune, ends, options.trials, options.trials_together, centre=centre)
     grid, defaults = grid_of(base, places, replace(options, peak_lrs=[centre]) if tuning else options)
-    return grid, defaults, tuning
-
-
-def _named(names: Sequence[str] | None, base: RunConfig) -> Sequence[str] | None:
-    """The names, or for `all` those of every placement that is defined for the model."""
-    if names is None or list(names) != ["all"]:
-        return names and [registered_name(name) for name in names]
-    return task_of(base).defined(base)
+    return AskedComparison(
+        base=base,
+        grid=grid,
+        folder=folder,
+        tuning=tuning,
+        evaluate=options.evaluate,
+        title=options.title,
+        notes=[f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else [],
+    )
 
 
 def _listed(values: Sequence[Any]) -> str:
