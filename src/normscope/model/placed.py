@@ -12,7 +12,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..placement.base import SQUASHING_SLOPE
-from ..placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit
+from ..placement.operations import (
+    at_most_1,
+    beside,
+    by_head,
+    connect,
+    joined,
+    mix,
+    sigmoid,
+    silu,
+    sinkhorn,
+    stopped,
+    tanh,
+    unit,
+)
 from ..placement.symbol import ParameterSpec
 from .initialisation import Drawable, Scheme
 
@@ -175,6 +188,7 @@ def _mix(
 
 sigmoid.register(Tensor, torch.sigmoid)
 tanh.register(Tensor, torch.tanh)
+at_most_1.register(Tensor, lambda x: x.clamp(max=1.0))
 silu.register(Tensor, nn.functional.silu)
 stopped.register(Tensor, Tensor.detach)
 

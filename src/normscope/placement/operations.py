@@ -61,6 +61,12 @@ def silu(number: Number) -> Number:
 
 
 @singledispatch
+def at_most_1(number: Number) -> Number:
+    """min(1, number). Raises TypeError for a kind of number nobody registered."""
+    raise _nobody("a number of at most 1", number)
+
+
+@singledispatch
 def stopped(x: Value) -> Value:
     """x as a constant: no gradient passes it. Raises TypeError for a kind of value nobody registered."""
     raise _nobody("a stopped gradient", x)
@@ -165,6 +171,11 @@ for _operation, _name in ((sigmoid, "σ"), (tanh, "tanh"), (silu, "silu")):
     _operation.register(Symbol, partial(_curve, _name))
 
 
+@at_most_1.register
+def _at_most_1(x: Symbol) -> Symbol:
+    return Symbol("min", (number(1.0), x), x.width)
+
+
 @by_head.register
 def _by_head(x: Symbol, numbers: Symbol) -> Symbol:
     return numbers * x
@@ -219,6 +230,7 @@ def _sinkhorn(first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: f
 sigmoid.register(float, lambda x: 1 / (1 + math.exp(-x)))
 silu.register(float, lambda x: x / (1 + math.exp(-x)))
 tanh.register(float, math.tanh)
+at_most_1.register(float, partial(min, 1.0))
 
 
 @sinkhorn.register

@@ -14,7 +14,20 @@ from typing import Any
 
 from ..placement import Placement, Site, SublayerKind
 from ..placement.base import Initial, State
-from ..placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit
+from ..placement.operations import (
+    at_most_1,
+    beside,
+    by_head,
+    connect,
+    joined,
+    mix,
+    sigmoid,
+    silu,
+    sinkhorn,
+    stopped,
+    tanh,
+    unit,
+)
 
 Part = tuple[str, str]
 """A place of a block, such as attention, start or finish, and the name of a norm or a number of it there."""
@@ -376,7 +389,7 @@ def _later(operation: Callable[..., Any]) -> Callable[..., _Later]:
     return lambda *arguments: _Later(operation, arguments)
 
 
-for _operation in (unit, sigmoid, tanh, silu, stopped, by_head, beside):
+for _operation in (unit, at_most_1, sigmoid, tanh, silu, stopped, by_head, beside):
     _operation.register(_Later, _later(_operation))
 mix.register(_Later, _mix)
 joined.register(_Later, _joined)

@@ -8,7 +8,20 @@ from operator import attrgetter
 from typing import Literal
 
 from ...placement.base import Initial
-from ...placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit
+from ...placement.operations import (
+    at_most_1,
+    beside,
+    by_head,
+    connect,
+    joined,
+    mix,
+    sigmoid,
+    silu,
+    sinkhorn,
+    stopped,
+    tanh,
+    unit,
+)
 from ..trace.connections import ConnectionKind
 from ..trace.graph import Factor
 from ..trace.lanes import LaneWeights
@@ -164,7 +177,7 @@ def _of_number(name: str, curve: Callable[[float], float], x: Term) -> Term:
     return Term("number", factor=replace(x.factor, value=curve(x.factor.value)))
 
 
-for _name, _curve in {"sigmoid": sigmoid, "tanh": tanh, "silu": silu}.items():
+for _name, _curve in {"min": at_most_1, "sigmoid": sigmoid, "tanh": tanh, "silu": silu}.items():
     _curve.register(Term, partial(_of_number, _name, _curve))
 
 
