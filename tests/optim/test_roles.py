@@ -79,6 +79,18 @@ def test_numbers_of_their_own_are_gates() -> None:
     assert roles(Scaled()) == {"scale": "gate", "linear.weight": "matrix", "linear.bias": "bias"}
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_a_module_s_own_word_goes_for_its_shifts_too_but_for_those_of_matrices(role: str) -> None:
+    class Declared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.role = role
+            self.weight, self.bias = nn.Parameter(torch.ones(3, 3)), nn.Parameter(torch.ones(3))
+
+    shift = role if role in ("embedding", "norm", "gate") else "bias"
+    assert roles(nn.Sequential(Declared())) == {"0.weight": role, "0.bias": shift}
+
+
 def test_decay_is_off_norms_gates_and_biases_unless_asked_for() -> None:
     model = MaskedEncoder(EncoderConfig(blocks=1, positions=8, placement="rezero", **_SIZE), vocabulary=11)
     by_role = {group["role"]: group for group in _groups(model)}
