@@ -60,8 +60,9 @@ def test_likes_differ_in_the_number_of_their_block_alone():
 def test_biases_of_matrices_with_other_inputs_are_no_likes():
     """The first of a predictor's convolutions reads a wider stream, by which torch draws its bias, too."""
     convolutions = nn.ModuleList(nn.Conv1d(inputs, 4, 3) for inputs in (96, 4, 4, 4, 4))
-    groups = [list(group) for group in repeated(dict(convolutions.named_parameters()))]
-    assert groups == [[f"{block}.{what}" for block in range(1, 5)] for what in ("weight", "bias")]
+    for model, path in ((convolutions, ""), (nn.ModuleDict({"net": convolutions}), "net.")):
+        groups = [list(group) for group in repeated(dict(model.named_parameters()))]
+        assert groups == [[f"{path}{block}.{what}" for block in range(1, 5)] for what in ("weight", "bias")]
 
 
 class Macaron(nn.Module):

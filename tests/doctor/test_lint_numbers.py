@@ -72,6 +72,32 @@ def test_epsilons_that_swamp_the_stream(deviation, found):
     assert all("encoder.blocks.0.f.0" in f.where for f in made)
 
 
+class Times(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+@pytest.mark.parametrize(
+    ("deviation", "factor", "found"), [(1e-3, 1.0, 1), (0.002, 1.0, 1), (0.005, 1.0, 0), (0.02, 1.0, 0), (0.02, 0.1, 0)]
+)
+def test_epsilons_that_swamp_the_embedding_in_front_of_its_norm(deviation, factor, found):
+    """Behind it the stream is as small where it is multiplied: that is no matter of ε."""
+    model = Model(lambda: Stack(post, post, blocks=2, first=1))
+    model.encoder.first.append(Times(factor))
+    with torch.no_grad():
+        nn.init.normal_(model.embedding.weight, std=deviation)
+    made = check("norm-epsilon", patient(model))
+    assert [f.where for f in made] == ["encoder.first.0.weight, encoder.first.0.bias"] * found
+    for finding in made:
+        square = float(model.embedding.weight.detach().square().mean())
+        share = float(finding.message.rpartition("starts at ")[2].partition(" times")[0])
+        assert share == pytest.approx((1 + 1e-5 / square) ** -0.5, rel=0.2)  # the tokens of the batch are few
+
+
 def seen(**changes: object) -> Patient:
     model = small()
     stacks, observed = examined(model, (torch.tensor([[1, 2, 3]]),))

@@ -17,6 +17,7 @@ from doctor.wired import WIDTH, Block, Model, Stack, patient, post, pre
 from normscope.doctor.lint.checks.placements import _other_shapes
 from normscope.doctor.lint.checks.sums import _beside_what_rests, _cut
 from normscope.doctor.lint.checks.training import _correlation
+from normscope.doctor.lint.checks.wiring import _one_kind_bare
 from normscope.doctor.outside import OutputMatrix, Table
 from normscope.placement import StackShape
 
@@ -128,3 +129,25 @@ def test_a_tied_table_that_answers_itself_is_a_note(tied, changes, severity):
     )
     assert finding.severity == severity
     assert ("each token's own row answers it" in finding.message) == (severity == "info")
+
+
+def bare(x, f, norm):
+    return x + f(x)
+
+
+@pytest.mark.parametrize(
+    ("joins", "found"),
+    [
+        ((bare, pre), "attention"),
+        ((pre, pre), ""),
+        ((bare, bare), ""),
+        # Of two attentions of a block, one or both: that is no rule for a kind, nor a block of one.
+        ((bare, pre, pre), ""),
+        ((bare, bare, pre), ""),
+        # What others read is no norm of the stream.
+        ((bare, post), ""),
+    ],
+)
+def test_one_kind_reads_the_stream_as_it_is_in_all_blocks_and_all_others_a_norm_of_it(joins, found):
+    (stack,) = patient(Model(lambda: Stack(*joins, final=1))).stacks
+    assert [fault.message.partition(" reads")[0] for fault in _one_kind_bare(stack)] == [found] * bool(found)

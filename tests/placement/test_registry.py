@@ -190,6 +190,16 @@ def test_attention_residuals_start_from_a_mean_and_learn_their_queries_first(nam
     assert still == firsts | keys
 
 
+def test_what_a_schedule_lets_in_is_out_before_the_first_update():
+    found = {}
+    for name, placement in registered().items():
+        shape = StackShape(kind="encoder", width=8, ffn_width=12, heads=2, encoder_blocks=2, decoder_blocks=2)
+        if scheduled := read(placement(shape)).schedules:
+            found[name] = scheduled
+    assert {"pre-to-post", "branch-norm"} <= found.keys()
+    assert all(list(scheduled.values()) == [0.0] for scheduled in found.values())
+
+
 def test_a_stack_reads_every_scheduled_number_once():
     model = small_model("pre-to-post")
     assert [name for name, _ in model.named_buffers() if "schedules" in name] == [

@@ -13,8 +13,8 @@ from torch import nn
 
 from normscope.errors import UserError
 from normscope.runs.run import train_run
-from normscope.train import checkpoint
-from normscope.train.checkpoint import Checkpoint
+from normscope.train import RunFolder, checkpoint
+from normscope.train.checkpoint import Checkpoint, metrics_bytes
 from tiny import SHORT, flip, result, tiny
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
@@ -196,3 +196,16 @@ def test_sha256sum_can_check_a_checkpoint_without_us(short: Path) -> None:
     done = subprocess.run(["sha256sum", "-c", MANIFEST], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.count("OK") == len(FILES)
+
+
+@pytest.mark.parametrize("state", [None, "", "{}", '{"before_end": null}', '["metrics_bytes"]'])
+def test_a_checkpoint_that_says_nothing_counts_on_no_metrics(tmp_path: Path, state: str | None) -> None:
+    """Whoever reads the metrics is not stopped by it: that is for whoever goes on from it."""
+    folder = RunFolder(tmp_path)
+    assert metrics_bytes(folder.checkpoints) == 0
+    step = folder.checkpoints / "step-4"
+    step.mkdir(parents=True)
+    if state is not None:
+        (step / "state.json").write_text(state)
+    assert metrics_bytes(folder.checkpoints) == 0
+    assert folder.events() == []

@@ -1,8 +1,10 @@
 """Devices, precisions, cores and threads, by name and by number."""
 
+import ctypes
 import os
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from normscope.train.device import (
     changes_of_machine,
     choose_device,
     describe,
+    keep_freed_memory,
     prepare_cuda,
     refuse_precision,
     seed_data,
@@ -124,3 +127,22 @@ def test_what_is_drawn_depends_on_seed_number_and_purpose_alone() -> None:
     assert [drawn(way) for way in reversed(ways)] == found[::-1]
     alone = [number for draws in found for number in draws]
     assert len(set(alone)) == len(alone)
+
+
+@pytest.mark.parametrize("refused", [None, -1, -3])
+def test_freed_memory_is_kept_by_both_settings_of_the_c_library_or_not(
+    monkeypatch: pytest.MonkeyPatch, refused: int | None
+) -> None:
+    """M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>, the largest number that an int holds."""
+    asked: dict[int, int] = {}
+
+    def mallopt(setting: int, value: int) -> int:
+        asked[setting] = value
+        return int(setting != refused)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+    assert keep_freed_memory() == (refused is None)
+    assert asked.items() <= {-1: 2**31 - 1, -3: 2**31 - 1}.items()
+    assert len(asked) == 2 or refused is not None
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())
+    assert not keep_freed_memory()
