@@ -7,7 +7,19 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from normscope.theory.kernels import _gelu, _gelu_slope, _silu, _silu_slope, excess, kernel
+from normscope.theory.kernels import (
+    GATED,
+    Activation,
+    _gelu,
+    _gelu_slope,
+    _silu,
+    _silu_slope,
+    activated,
+    excess,
+    gate_slope,
+    kernel,
+    slope,
+)
 
 VARIANCES, CORRELATIONS = (0.02, 0.5, 1.0, 3.0), (-0.9, -0.3, 0.0, 0.4, 0.95)
 ACTIVATIONS = pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -88,6 +100,29 @@ def test_slope_of_gelu():
     z = np.linspace(-6, 6, 241)
     np.testing.assert_allclose(_gelu_slope(z), (_gelu(z + 1e-5) - _gelu(z - 1e-5)) / 2e-5, atol=1e-9)
     np.testing.assert_allclose(_gelu(z), torch.nn.functional.gelu(torch.from_numpy(z)).numpy(), atol=1e-14)
+
+
+TORCHS = {
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+    "swiglu": torch.nn.functional.silu,
+    "geglu": torch.nn.functional.gelu,
+}
+
+
+@pytest.mark.parametrize("activation", TORCHS)
+def test_entries_and_their_slopes_are_torch_s(activation: Activation):
+    """Of a gated one φ(z, u) = φ(z) u: by the partner it slopes as the gate's part, by the gate times the partner."""
+    z, partner = torch.randn(2, 50, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    z = z.requires_grad_()
+    value = TORCHS[activation](z)
+    (by_gate,) = torch.autograd.grad((value * partner if activation in GATED else value).sum(), z)
+    near = {"rtol": 1e-12, "atol": 1e-14}
+    entries, value = z.detach().numpy(), value.detach().numpy()
+    np.testing.assert_allclose(activated(activation, entries), value, **near)
+    np.testing.assert_allclose(slope(activation, entries), value if activation in GATED else by_gate.numpy(), **near)
+    if activation in GATED:
+        np.testing.assert_allclose(gate_slope(activation, entries, partner.numpy()), by_gate.numpy(), **near)
 
 
 @ACTIVATIONS
