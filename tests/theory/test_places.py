@@ -147,7 +147,12 @@ def seen_by_all(tokens: int) -> Places:
 
 @pytest.mark.parametrize(
     ("placement", "setting", "optimizer"),
-    [("pre-ln", "theory", "adam"), ("post-ln", "normal-0.02", "sgd"), ("layer-scale", "normal-0.02", "muon")],
+    [
+        ("pre-ln", "theory", "adam"),
+        ("post-ln", "normal-0.02", "sgd"),
+        ("layer-scale", "normal-0.02", "muon"),
+        ("hybrid-norm", "normal-0.02", "sgd"),
+    ],
 )
 def test_places_that_are_alike_are_an_encoder(monkeypatch, placement, setting, optimizer):
     """Another algebra, whole matrices over tokens, for what two numbers say there."""

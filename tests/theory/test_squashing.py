@@ -8,8 +8,9 @@ import torch
 
 from normscope.model.placed import NORMS
 from normscope.placement.base import SQUASHING_SLOPE
+from normscope.theory.moments import Atoms, single
 from normscope.theory.predict import ModelSetting, predict
-from normscope.theory.squashing import Erf, Tanh
+from normscope.theory.squashing import Erf, SquashingNorms, Tanh
 
 FUNCTIONS = {"dyt": Tanh(), "derf": Erf()}
 EACH = pytest.mark.parametrize("norm", FUNCTIONS)
@@ -50,6 +51,33 @@ def test_of_one_feature_with_itself(norm):
     for variance in (0.1, 1.0, 400.0):
         one, two = FUNCTIONS[norm].one(variance), FUNCTIONS[norm].two(variance, variance)
         assert (two.p, two.slope_p) == pytest.approx((one.q, one.slope_q), rel=1e-10)
+
+
+@EACH
+def test_many_places_are_squashed_as_each_of_them(norm):
+    squash, variance = FUNCTIONS[norm], np.array([0.5, 3.0, 3.0])
+    covariance = np.array([[0.5, 0.1, 0.1], [0.1, 3.0, -1.2], [0.1, -1.2, 3.0]])
+    one, two = squash.one(variance), squash.two(variance, covariance)
+    for place, alone in enumerate(map(squash.one, variance.tolist())):
+        assert (one.q[place], one.slope[place], one.growth[place]) == pytest.approx(
+            (alone.q, alone.slope, alone.growth), rel=1e-10
+        )
+    np.testing.assert_allclose(np.diag(two.p), one.q, rtol=1e-6)
+    np.testing.assert_allclose(np.diag(two.slope_p), one.slope_q, rtol=1e-6)
+    pair = squash.two(3.0, -1.2)
+    assert (two.p[1, 2], two.slope_p[1, 2]) == pytest.approx((pair.p, pair.slope_p), rel=1e-6)
+
+
+@EACH
+@pytest.mark.parametrize(("q", "p", "apart"), [(1.0, 0.0, 0.0), (2.0, 0.7, -0.4), (9.0, -3.0, 5.0)])
+def test_a_stream_becomes_what_its_features_do(norm, q, p, apart):
+    """A multiple of it and a remainder: together they are the function's own moments."""
+    atoms = Atoms(16)
+    x = single(atoms, atoms.add(q, p, apart))
+    made, squash = SquashingNorms(FUNCTIONS[norm])(x), FUNCTIONS[norm]
+    expected = squash.one(q).q, squash.two(q, p).p, squash.two(q, apart).p
+    assert (made.q, made.p, made.apart) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert made.coefficients[0] == pytest.approx(squash.one(q).slope)
 
 
 @EACH
