@@ -1,6 +1,8 @@
 """Nothing of the model or of the random generators shows that it was looked at."""
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -157,3 +159,40 @@ def test_the_model_computes_the_same_afterwards(look):
     assert torch.equal(model(x), before)
     assert not torch.nn.modules.module._global_forward_hooks
     assert not torch.nn.modules.module._global_forward_pre_hooks
+
+
+COMPILING = """
+import sys
+
+import torch
+from torch import nn
+
+import normscope
+
+
+class Compiling(nn.TransformerEncoder):
+    step = None
+
+    def forward(self, x):
+        if self.step is None and self.lazy:
+            self.step = torch.compile(super().forward, backend="aot_eager")
+        return (self.step or super().forward)(x)
+
+
+for lazy in (False, True):
+    torch.manual_seed(0)
+    model = Compiling(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False)
+    model.lazy = lazy
+    taken = torch.compile
+    print(repr(normscope.diagnose(model, torch.randn(2, 5, 8))), "torch._dynamo" in sys.modules)
+    assert torch.compile is taken
+"""
+
+
+def test_the_compiler_is_imported_for_a_model_that_compiles_alone_which_is_looked_at_step_by_step():
+    """Its import takes as long as torch's own."""
+    said = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, text=True, check=True)
+    assert said.stderr == ""
+    plain, compiling = said.stdout.splitlines()
+    assert plain.endswith(" False")
+    assert compiling == plain.replace(" False", " True")

@@ -1,19 +1,22 @@
 """What a placement asks of a training loop of the caller's own: a schedule, first values, work after every update."""
 
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.hooks import RemovableHandle
 
+<<<<<<< HEAD
 from ..model import profile as profile_stacks, renormalise, scheduled_numbers, set_scheduled, unit_vectors
+=======
+from ..measure.unchanged import uncompiled
+from ..model import profile as profile_stacks
+from ..model import renormalise, scheduled_numbers, set_scheduled, unit_vectors
+>>>>>>> a61ece84 (Leave torch's compiler unimported unless a model compiles)
 from ..model.padded.modules import Placed
 from ..optim import AdaptiveConfig, ScheduleConfig, adaptive_value, factor
 from ..optim.schedules import WITH_AN_END, Decay
@@ -75,23 +78,11 @@ def profile(model: nn.Module, run: Callable[[], object]) -> None:
         for module in placed:
             module.profiling = True
             undone.callback(setattr, module, "profiling", False)
-        undone.enter_context(_eager())
+        undone.enter_context(uncompiled())
         finished = [stack for module in placed if not module.unready for stack in module.stacks()]
         profile_stacks(model, run, finished=finished)
     for module in placed:
         module.set_profiled()
-
-
-@contextmanager
-def _eager() -> Iterator[None]:
-    """Compiled models are run step by step, so that hooks see what is between."""
-    # Importing the compiler takes seconds, and where nobody did nothing is compiled.
-    if "torch._dynamo" not in sys.modules:
-        yield
-        return
-    with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
-        warnings.filterwarnings("ignore", "Using `torch.compile")
-        yield
 
 
 @checked

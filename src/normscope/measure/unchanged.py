@@ -1,10 +1,11 @@
 """A model looked at without a trace of it: modes, buffers, attributes and random numbers are put back."""
 
 import random
+import sys
 import warnings
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -25,13 +26,33 @@ def looked_at(model: nn.Module) -> Iterator[None]:
     with left_unchanged(model):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
-            # Compiled code would run as a whole, and complains of being watched.
-            with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
-                warnings.filterwarnings("ignore", "Using `torch.compile")
-                with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
-                    yield
+            with uncompiled(), torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+                yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Compiled code runs step by step, so that hooks see what is between, and does not complain of being watched."""
+    with warnings.catch_warnings(), ExitStack() as undone:
+        warnings.filterwarnings("ignore", "Using `torch.compile")
+        eager = partial(torch.compiler.set_stance, "force_eager")
+        if "torch._dynamo" in sys.modules:
+            undone.enter_context(eager())
+        else:
+            # Importing the compiler takes as long as importing torch, so it waits for a model that asks for it.
+            undone.callback(setattr, torch, "compile", torch.compile)
+            torch.compile = partial(_compiled_eagerly, torch.compile, undone, eager)
+        yield
+
+
+def _compiled_eagerly(
+    compiled: Callable[..., Any], undone: ExitStack, eager: Callable[[], Any], *given: Any, **options: Any
+) -> Any:
+    """What `torch.compile` hands out, which runs step by step until `undone` ends."""
+    undone.enter_context(eager())
+    return compiled(*given, **options)
 
 
 @contextmanager
