@@ -10,13 +10,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.hooks import RemovableHandle
 
-<<<<<<< HEAD
-from ..model import profile as profile_stacks, renormalise, scheduled_numbers, set_scheduled, unit_vectors
-=======
 from ..measure.unchanged import uncompiled
-from ..model import profile as profile_stacks
-from ..model import renormalise, scheduled_numbers, set_scheduled, unit_vectors
->>>>>>> a61ece84 (Leave torch's compiler unimported unless a model compiles)
+from ..model import profile as profile_stacks, renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from ..model.padded.modules import Placed
 from ..optim import AdaptiveConfig, ScheduleConfig, adaptive_value, factor
 from ..optim.schedules import WITH_AN_END, Decay

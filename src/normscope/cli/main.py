@@ -114,14 +114,11 @@ def main() -> None:
     show_what_the_terminal_has()
     try:
         _run()
-    except UserError as error:
-        say(f"error: {error}")
-        _leave_unwritten()
-        sys.exit(2)
-    except ModuleNotFoundError as error:
-        if not (advice := not_installed(error)):
+    except (UserError, ModuleNotFoundError) as error:
+        if not (told := str(error) if isinstance(error, UserError) else not_installed(error)):
             raise
-        say(f"error: {advice}")
+        say(f"error: {told}")
+        _leave_unwritten()
         sys.exit(2)
     except BrokenPipeError:
         # Whoever read our output has gone; leave quietly, as other filters do.

@@ -37,22 +37,18 @@ def uncompiled() -> Iterator[None]:
     """Compiled code runs step by step, so that hooks see what is between, and does not complain of being watched."""
     with warnings.catch_warnings(), ExitStack() as undone:
         warnings.filterwarnings("ignore", "Using `torch.compile")
-        eager = partial(torch.compiler.set_stance, "force_eager")
+        compiled = torch.compile
+
+        def stepwise(*given: Any, **options: Any) -> Any:
+            undone.enter_context(torch.compiler.set_stance("force_eager"))
+            return compiled(*given, **options)
+
+        undone.callback(setattr, torch, "compile", compiled)
+        # Importing the compiler takes as long as importing torch, so it waits for a model that asks for it.
+        torch.compile = stepwise
         if "torch._dynamo" in sys.modules:
-            undone.enter_context(eager())
-        else:
-            # Importing the compiler takes as long as importing torch, so it waits for a model that asks for it.
-            undone.callback(setattr, torch, "compile", torch.compile)
-            torch.compile = partial(_compiled_eagerly, torch.compile, undone, eager)
+            undone.enter_context(torch.compiler.set_stance("force_eager"))
         yield
-
-
-def _compiled_eagerly(
-    compiled: Callable[..., Any], undone: ExitStack, eager: Callable[[], Any], *given: Any, **options: Any
-) -> Any:
-    """What `torch.compile` hands out, which runs step by step until `undone` ends."""
-    undone.enter_context(eager())
-    return compiled(*given, **options)
 
 
 @contextmanager

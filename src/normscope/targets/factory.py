@@ -88,13 +88,10 @@ def _module(name: str) -> ModuleType:
         raise UserError(f"{name!r} is no module: give package.module:function or file.py:function")
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise UserError(
-                f"no module {name!r}: neither installed nor below the current folder {Path.cwd()}"
-            ) from error
-        raise UserError(f"cannot import {name}: {error_line(error)}") from error
     except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(missing + ".")):
+            raise UserError(f"no module {name!r}: neither installed nor below the folder {Path.cwd()}") from error
         raise UserError(f"cannot import {name}: {error_line(error)}") from error
 
 

@@ -87,7 +87,7 @@ def _github(finding: Finding, place: tuple[str, int] | None) -> str:
     properties = {} if place is None else {"file": place[0], "line": str(place[1])}
     properties["title"] = f"{finding.id} at {finding.where}" if finding.where else finding.id
     named = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
-    return f"::{_LEVELS[finding.severity]} {named}::{_escaped(f'{finding.message} To mend it: {finding.fix}')}"
+    return f"::{_LEVELS[finding.severity]} {named}::{_escaped(f'{finding.message}. To mend it: {finding.fix}')}"
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -72,10 +72,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Never: torch would import its compiler to leave this mode out, which takes as long as torch's own import."""
-        return False
+    # Else torch would import its compiler to leave this mode out, which takes as long as its own import.
+    _should_skip_dynamo = classmethod(lambda cls: False)
 
     def __init__(self, origins: Mapping[int, Origin], unknown: Origin) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
