@@ -28,7 +28,7 @@ LIMITS = {
     "lines of normscope": 62_654,
     "files": 455,
     "import lines, %": 6.46,
-    "public nouns": 605,
+    "public nouns": 604,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -44,7 +44,7 @@ PAD = 1
 _FIRST_POSITION = PAD + 1  # fairseq counts positions from the padding index; its numbers are what we compare with
 
 
-class Sinusoids(nn.Module):
+class _Sinusoids(nn.Module):
     """Sines and cosines of positions, to be added to embeddings (Vaswani et al. 2017, section 3.5).
 
     Raises ValueError for a width that has no room for both.
@@ -89,7 +89,7 @@ class Embedding(Table):
 
     def __init__(self, vocabulary: int, width: int, placement: Placement, *, sinusoidal: bool = True) -> None:
         super().__init__(vocabulary, width, placement)
-        self.sinusoids = Sinusoids(width) if sinusoidal else None
+        self.sinusoids = _Sinusoids(width) if sinusoidal else None
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """tokens_N: int64 ids; positions_N: int64 from 0, all below `longest`. Returns (N, D)."""
@@ -131,7 +131,7 @@ class TextEmbedding(Table):
         self.scale = scale
         learned = position_encoding == "learned"
         self.positions = nn.Parameter(torch.empty(positions, width)) if learned else None
-        self.sinusoids = Sinusoids(width) if position_encoding == "sinusoidal" else None
+        self.sinusoids = _Sinusoids(width) if position_encoding == "sinusoidal" else None
         self.segments = nn.Parameter(torch.empty(segments, width)) if segments else None
         self.norm = nn.Identity() if norm is None else norm
 
