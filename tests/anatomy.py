@@ -24,9 +24,9 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 75_103,
-    "lines of normscope": 62_654,
-    "files": 455,
+    "lines": 75_091,
+    "lines of normscope": 62_642,
+    "files": 454,
     "import lines, %": 6.46,
     "public nouns": 604,
     "homonyms": 25,

@@ -23,7 +23,6 @@ for late in (
     "cli.doctor",
     "doctor.diagnose",
     "compare.compare",
-    "compare.reports",
     "exchange.verbs",
 ):
     import_module(f"normscope.{late}")

@@ -10,7 +10,7 @@ import pytest
 
 import forked
 import normscope
-from normscope.compare.reports import report
+from normscope.compare.compare import report
 from normscope.errors import UserError
 from normscope.train import RunFolder
 from tiny import MY_PLACEMENT, finish, options

@@ -15,9 +15,9 @@ from rich.console import Console
 from normscope.cli import main as cli, watch as verb
 from normscope.cli.display import screen, table
 from normscope.cli.watch import _WatchDisplay, said_of_all, troubles
+from normscope.compare.compare import LivePage
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.manifest import FILE, Manifest, _AboutCorpus, write_manifest
-from normscope.compare.reports import LivePage
 from normscope.compare.state import CellState, _LossCourse
 from normscope.report.words import sparkline
 from normscope.settings.tables import to_toml

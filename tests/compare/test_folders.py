@@ -17,9 +17,9 @@ import typer
 
 from normscope import files
 from normscope.cli import main as cli
-from normscope.compare import compare as comparing, page, pool as pool_of_runs, reports as folders
+from normscope.compare import compare as comparing, page, pool as pool_of_runs
 from normscope.compare.asked import AskedComparison
-from normscope.compare.compare import ComparisonResult, prepare, run_comparison
+from normscope.compare.compare import ComparisonResult, prepare, report, run_comparison
 from normscope.compare.grid import Cell, Grid, alone
 from normscope.compare.manifest import former_manifest
 from normscope.compare.pool import PoolOptions
@@ -176,7 +176,7 @@ def test_a_stopped_comparison_has_its_report_and_it_can_be_made_again(
     done.file.unlink()
     # The corpus is gone by now.
     monkeypatch.delattr(opening, "toy_corpus")
-    page, file = folders.report([tmp_path / "out"], tmp_path / "out")
+    page, file = report([tmp_path / "out"], tmp_path / "out")
     assert file == done.file
     assert file.is_file()
     assert (page.configurations, page.what) == (done.page.configurations, done.page.what)
@@ -189,7 +189,7 @@ def test_a_report_made_meanwhile_says_that_a_run_is_running(
     run("post-ln", runs=pool(lambda cell: 2, stopped=True))
     (path,) = (tmp_path / "out/runs").iterdir()
     with alone(path, "run"):
-        page, _ = folders.report([tmp_path / "out"], tmp_path / "elsewhere", title="Now")
+        page, _ = report([tmp_path / "out"], tmp_path / "elsewhere", title="Now")
     assert (page.configurations[0].seeds[0].status, page.title) == ("running", "Now")
     assert (tmp_path / "elsewhere/report.html").is_file()
 
@@ -204,7 +204,7 @@ def test_a_failure_is_remembered_until_the_run_has_gone_on(
 
     done = run("post-ln", runs=fails)
     assert [line.split(" (log")[0] for line in done.problems] == ["post-ln_warmup-0_lr-0.001_adam_seed-1: no room"]
-    page, _ = folders.report([out], out)
+    page, _ = report([out], out)
     assert (page.configurations[0].seeds[0].status, page.configurations[0].seeds[0].message) == ("failed", "no room")
     assert run("post-ln").page.configurations[0].seeds[0].status == "finished"
 
@@ -222,7 +222,7 @@ def test_a_folder_of_an_earlier_version_says_by_its_runs_what_it_holds(
 ) -> None:
     done = run("post-ln", "pre-ln")
     (tmp_path / "out/comparison.json").unlink()
-    page, _ = folders.report([tmp_path / "out"], tmp_path / "out")
+    page, _ = report([tmp_path / "out"], tmp_path / "out")
     assert page.configurations == done.page.configurations
     assert rows(run("peri-ln").page) == [("Post-LN", [1]), ("Pre-LN", [1]), ("Peri-LN", [1])]
 
@@ -232,7 +232,7 @@ def test_a_damaged_manifest_is_named(run: Callable[..., ComparisonResult], tmp_p
     run("post-ln")
     (tmp_path / "out/comparison.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(UserError, match=r"comparison\.json is damaged .*; remove it and try"):
-        folders.report([tmp_path / "out"], tmp_path / "out")
+        report([tmp_path / "out"], tmp_path / "out")
 
 
 def test_a_flipped_bit_of_any_byte_of_a_manifest_is_refused_in_one_line(
@@ -279,7 +279,7 @@ def test_a_manifest_that_does_not_mean_anything_is_refused(
     run("post-ln")
     resealed(tmp_path / "out/comparison.json", **changed)
     with pytest.raises(UserError, match=r"comparison\.json is damaged \(\w+Error: .*\); remove it"):
-        folders.report([tmp_path / "out"], tmp_path / "page")
+        report([tmp_path / "out"], tmp_path / "page")
 
 
 def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(
@@ -287,7 +287,7 @@ def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(
 ) -> None:
     run("post-ln", "pre-ln")
     (tmp_path / "out/runs/post-ln_warmup-0_lr-0.001_adam_seed-1/metrics.jsonl").write_text("oh no\n")
-    page, _ = folders.report([tmp_path / "out"], tmp_path / "out")
+    page, _ = report([tmp_path / "out"], tmp_path / "out")
     assert [row.seeds[0].status for row in page.configurations] == ["failed", "finished"]
     assert "metrics.jsonl" in page.configurations[0].seeds[0].message
 
@@ -302,7 +302,7 @@ def test_scores_of_every_split_stand_in_columns_of_their_own(
         scores = {"run": "", "split": split, "bleu": bleu, "bleu_tokenised": bleu + 1, "update": 4}
         (first / f"evaluation-{split}.json").write_text(SCORES.text(scores))
     (second / "evaluation-test.json").write_text('{"split": "te')  # written by a process that was killed
-    page, _ = folders.report([out], out)
+    page, _ = report([out], out)
     post, pre = (row.seeds[0].scores for row in page.configurations)
     assert post == {
         "BLEU, test": 20.0,
@@ -313,7 +313,7 @@ def test_scores_of_every_split_stand_in_columns_of_their_own(
     assert pre == {}
     for file in sorted(first.glob("evaluation-*.json")):
         file.write_text(file.read_text().replace("0.0", "1.0"))
-    page, _ = folders.report([out], out)
+    page, _ = report([out], out)
     assert page.configurations[0].seeds[0].scores == {}
 
 
@@ -339,19 +339,19 @@ def test_single_runs_and_comparisons_make_one_report(run: Callable[..., Comparis
     single = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1)
     (cell,) = single.cells(BASE, tmp_path / "other")
     pretend(cell, 3)
-    alone_page, _ = folders.report([cell.folder.path], tmp_path / "one")
+    alone_page, _ = report([cell.folder.path], tmp_path / "one")
     assert rows(alone_page) == [("Pre-LN", [1])]
-    both, _ = folders.report([tmp_path / "out", cell.folder.path], tmp_path / "both")
+    both, _ = report([tmp_path / "out", cell.folder.path], tmp_path / "both")
     assert rows(both) == [("Post-LN", [1]), ("Pre-LN", [1])]
     assert both.configurations[1].seeds == alone_page.configurations[0].seeds
     with pytest.raises(UserError, match="a report holds each run once"):
-        folders.report([tmp_path / "out", tmp_path / "out"], tmp_path / "both")
+        report([tmp_path / "out", tmp_path / "out"], tmp_path / "both")
     (wide,) = single.cells(replaced(BASE, model__width=32), tmp_path / "wide")
     pretend(wide, 3)
     with pytest.raises(UserError, match=r"model\.width: 16 there, 32 now"):
-        folders.report([tmp_path / "out", wide.folder.path], tmp_path / "both")
+        report([tmp_path / "out", wide.folder.path], tmp_path / "both")
     with pytest.raises(UserError, match="holds no comparison and is no run"):
-        folders.report([tmp_path], tmp_path)
+        report([tmp_path], tmp_path)
 
 
 def test_a_second_command_on_the_folder_is_refused_at_once(

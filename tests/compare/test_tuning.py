@@ -13,10 +13,9 @@ from hypothesis import given, strategies as st
 from drawing import drawn_once
 from normscope.compare import pool
 from normscope.compare.asked import AskedComparison
-from normscope.compare.compare import ComparisonResult, corpus_of, run_comparison, run_tuning
+from normscope.compare.compare import ComparisonResult, corpus_of, report, run_comparison, run_tuning
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.pool import PoolOptions
-from normscope.compare.reports import report
 from normscope.compare.search import STARTS, OpenArm, Tuning, rounded
 from normscope.compare.tune import TuningTask
 from normscope.compare.watching import runs_below

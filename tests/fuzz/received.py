@@ -11,9 +11,9 @@ from fuzz.mutations import of_bytes, of_json, of_toml
 from fuzz.texts import lines
 from normscope.adapters.optuna import ListAxis, LogAxis, Search
 from normscope.cli.watch import said_of_all, troubles
+from normscope.compare.compare import report
 from normscope.compare.grid import Grid, write_configs
 from normscope.compare.manifest import Manifest, _AboutCorpus, write_manifest
-from normscope.compare.reports import report
 from normscope.compare.watching import RunsWatch
 from normscope.data.sources import arrow_files, texts_in
 from normscope.errors import UserError

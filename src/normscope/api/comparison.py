@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compare.asked import ComparisonOptions, asked_comparison
-from ..compare.compare import run_comparison
+from ..compare.compare import opened, run_comparison
 from ..compare.grid import Cell
 from ..compare.page import read
 from ..compare.pool import PoolOptions
-from ..compare.reports import opened
 from ..errors import UserError
 from ..placement import named
 from ..report.comparison.contents import ComparisonPage as Page, RunCurve

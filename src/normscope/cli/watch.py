@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from ..compare.reports import LivePage
+    from ..compare.compare import LivePage
     from ..compare.state import CellState
 
 
@@ -42,7 +42,7 @@ def report(
     folders: Folders of comparisons, or of runs. out: Folder for the report. By default the comparison's own; report/ in
     a run's. title: Title of the report. By default the comparison's.
     """
-    from ..compare.reports import report as write_report
+    from ..compare.compare import report as write_report
 
     if len(folders) > 1 and out is None:
         raise UserError("several folders make one report: say with --out where to write it")
@@ -128,7 +128,7 @@ def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
 
 def _page(folder: Path, out: Path | None) -> "LivePage":
     """Where `normscope report` writes it."""
-    from ..compare.reports import LivePage
+    from ..compare.compare import LivePage
     from ..settings.files import is_run
 
     return LivePage(folder, (out or (folder / "report" if is_run(folder) else folder)) / "report.html")
