@@ -13,7 +13,7 @@ from doctor.corpus_torch import TORCH
 from doctor.corpus_x_transformers import X_TRANSFORMERS
 from doctor.scrambled import scrambled
 from normscope.doctor import Stack, find_stacks
-from normscope.doctor.record import UNMEASURED
+from normscope.doctor.measured import UNMEASURED
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 
 EVERY: dict[str, Case] = {

@@ -11,8 +11,7 @@ DOCTOR = Path(normscope.doctor.__file__).parent
 ORDER = (
     "trace",
     "find",
-    "recipe",
-    "outside",
+    "measured",
     "record",
     "identify",
     "observe",
@@ -42,7 +41,7 @@ def out_of_order(path: Path) -> list[str]:
 
 
 def test_the_order_has_every_folder_once() -> None:
-    files = {"recipe", "outside", "record", "predict", "result", "advise"}
+    files = {"measured", "record", "predict", "result", "advise"}
     assert sorted(ORDER) == sorted({folder_of(path) for path in FILES} | files)
 
 

@@ -10,8 +10,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 
 from doctor.corpus import CORPUS
+from normscope.doctor.measured import SublayerMeasurements
 from normscope.doctor.observe.examine import examined
-from normscope.doctor.record import Stack, SublayerMeasurements
+from normscope.doctor.record import Stack
 from normscope.doctor.trace.forward import main_tensor, tensors_in
 
 WIDTH, TOKENS, CLASSES = 12, 5, 7

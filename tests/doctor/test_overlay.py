@@ -13,9 +13,10 @@ import torch
 from torch import nn
 
 from doctor.corpus import CORPUS, hugging_face
+from normscope.doctor.measured import ModelMeasurements, SublayerMeasurements
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.predict import with_predictions
-from normscope.doctor.record import ModelMeasurements, Stack, StackTheory, SublayerMeasurements
+from normscope.doctor.record import Stack, StackTheory
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.theory.kernels import kernel, normal_nodes
 from normscope.theory.predict import ModelSetting, predict

@@ -10,7 +10,7 @@ from normscope.doctor.find.terms import Term
 from normscope.doctor.identify.stacks import as_stacks, streams_in
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.observe.streams import measured_stacks
-from normscope.doctor.recipe import RecipeReading
+from normscope.doctor.predict import RecipeReading
 
 
 class HandWrittenNorm(nn.Module):

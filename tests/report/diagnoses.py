@@ -5,15 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from normscope.doctor.diagnose import Diagnosis
-from normscope.doctor.record import (
-    ModelMeasurements,
-    Stack,
-    StackTheory,
-    StreamConnection,
-    StreamWeights,
-    Sublayer,
-    SublayerMeasurements,
-)
+from normscope.doctor.measured import ModelMeasurements, SublayerMeasurements
+from normscope.doctor.record import Stack, StackTheory, StreamConnection, StreamWeights, Sublayer
 from normscope.doctor.result import (
     Advice,
     AskedRule,

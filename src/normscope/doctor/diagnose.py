@@ -11,11 +11,11 @@ from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .lint.linter import asked_rules, lint
 from .lint.patient import Loading, Patient, are_trained
+from .measured import ModelMeasurements
 from .observe.examine import examined, examined_without_gradients
 from .observe.gradients import NoGradient
 from .observe.parameters import nonfinite_weights, read_as_zero
 from .predict import with_predictions
-from .record import ModelMeasurements
 from .result import Record
 from .trace.forward import Inputs, loss_of_output
 

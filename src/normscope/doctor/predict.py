@@ -2,14 +2,20 @@
 
 import math
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ..placement import SublayerKind
+from ..placement import Placement, Site, StackShape, SublayerKind
 from ..theory.backward import StackGradients, backward
+from ..theory.differing import RANDOM
 from ..theory.mixing import Products
-from .recipe import RecipeReading
-from .record import ModelMeasurements, Stack, StackTheory
+from ..theory.moments import Moments
+from ..theory.operations import MomentNorms
+from ..theory.stream import MomentStack, StreamSetting
+from .find.terms import Term
+from .measured import ModelMeasurements
+from .record import BranchWeights, Stack, StackRecipe, StackTheory
+from .trace.norms import NormFunction
 
 _ATTENTION = ("query", "key", "value", "output")
 _MATRICES: Mapping[SublayerKind, tuple[str, ...]] = {
@@ -22,6 +28,87 @@ ASSUMPTIONS = (
     "wide layers, attention with the weights of independent Gaussian scores, and a loss that asks every token for a "
     "class drawn at random"
 )
+
+
+@dataclass(slots=True)
+class RecipeReading:
+    """A recipe read with moments: of its terms, one by one, what they are."""
+
+    recipe: StackRecipe
+    memory: "RecipeReading | None"
+    """Of the stack that cross-attention reads."""
+    stack: MomentStack = field(init=False)
+    values: dict[Term, Moments] = field(default_factory=dict)
+    _applied: list[BranchWeights] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        recipe, memory = self.recipe, self.memory
+        self.stack = MomentStack(
+            Placement(
+                StackShape(
+                    kind="decoder" if recipe.causal else "encoder",
+                    width=recipe.width,
+                    encoder_blocks=1,
+                    decoder_blocks=1,
+                )
+            ),
+            StreamSetting(
+                tokens=recipe.tokens,
+                weight_std=self._std,
+                memory=memory.end.mean if memory else None,
+                memory_tokens=memory.recipe.tokens if memory else 0,
+                memory_differing=memory.end.differing if memory else RANDOM,
+            ),
+        )
+        for products, centred in recipe.parts:
+            self.stack.atoms.add(*products, centred=centred)
+        self.values[recipe.source] = Moments.sum_of(self.stack.atoms)
+        for term in recipe.terms:
+            self.values[term] = self._read(term, *(self.values[argument] for argument in term.arguments))
+        self.stack.output = self.end
+
+    @property
+    def end(self) -> Moments:
+        return self.values[self.recipe.end]
+
+    def _read(self, term: Term, x: Moments, *others: Moments) -> Moments:
+        if term.kind == "branch":
+            return self._apply(self.recipe.weights[term.branch], x)
+        if term.norm is not None:
+            x = _norm(term.norm)(x)
+            for gain in term.gains:
+                x = x * gain.size
+        elif term.factor is not None:
+            x = x * term.factor.size
+        for other in others:
+            x = x + other
+        return x
+
+    def _std(self, name: str, site: Site) -> float:
+        of = self._applied[site.block - 1]
+        fan_in = of.inner_width if name == "ffn_out" else self.recipe.width
+        return math.sqrt(of.gains[name] / fan_in)
+
+    def _apply(self, weights: BranchWeights | None, x: Moments) -> Moments:
+        """F as the next sub-layer of the stack, with a shape and an activation of its own."""
+        assert weights is not None
+        self._applied.append(weights)
+        causal = self.recipe.causal and weights.kind == "attention"
+        shape = StackShape(
+            kind="decoder" if causal else "encoder",
+            width=self.recipe.width,
+            ffn_width=weights.inner_width,
+            encoder_blocks=1,
+            decoder_blocks=1,
+        )
+        self.stack.setting = replace(self.stack.setting, activation=weights.activation)
+        site = Site(kind=weights.kind, block=len(self._applied), stack=shape)
+        return self.stack.apply(site, x, {place: _norm(norm) for place, norm in weights.inside.items()})
+
+
+def _norm(norm: NormFunction) -> Callable[[Moments], Moments]:
+    divided = MomentNorms(0.0 if math.isnan(norm.epsilon) else norm.epsilon, centres=norm.kind == "layer")
+    return lambda x: divided(x) * norm.gain
 
 
 def with_predictions(stacks: Sequence[Stack], measured: ModelMeasurements) -> tuple[Stack, ...]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from .record import ModelMeasurements, Stack, plain
+from .measured import ModelMeasurements
+from .record import Stack, plain
 
 
 class Severity(StrEnum):

@@ -13,9 +13,10 @@ from torch.distributed.tensor import DTensor
 from ..doctor.find.branches import Branch
 from ..doctor.find.streams import Stream
 from ..doctor.identify.stacks import as_stacks, branches_of, streams_in
+from ..doctor.measured import SublayerMeasurements
 from ..doctor.observe.streams import mean_cosine, measured_stacks
 from ..doctor.observe.sums import with_gain
-from ..doctor.record import Stack, SublayerMeasurements, norm_over
+from ..doctor.record import Stack, norm_over
 from ..doctor.trace.forward import Inputs, main_tensor, named_in
 from ..doctor.trace.graph import Graph
 from ..doctor.trace.mixtures import SOFTMAX

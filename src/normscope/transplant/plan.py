@@ -8,7 +8,8 @@ from torch import nn
 
 from ..doctor.find.segments import Segment
 from ..doctor.find.terms import Term, ordered
-from ..doctor.record import NormUse, Stack, Sublayer
+from ..doctor.measured import NormUse
+from ..doctor.record import Stack, Sublayer
 from ..placement import Placement, StackShape, SublayerKind, named
 from .following import TransplantRefused
 from .program import Part, Program, UnfitFormula, programs

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from ..measured import ModelMeasurements
 from ..observe.parameters import NonfiniteWeight
-from ..record import ModelMeasurements, Stack, Sublayer
+from ..record import Stack, Sublayer
 from ..result import Advice
 
 

@@ -16,7 +16,8 @@ from torch import Tensor
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..record import AttentionMeasurements, Stack, with_measured
+from ..measured import AttentionMeasurements
+from ..record import Stack, with_measured
 from ..trace.flow import rearranged
 from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph

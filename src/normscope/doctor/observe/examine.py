@@ -19,7 +19,8 @@ from ..find.branches import Branch
 from ..find.streams import Stream
 from ..find.surroundings import unregistered_parameters, unused_parameters
 from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
-from ..record import ModelMeasurements, Stack, norm_over, with_measured
+from ..measured import ModelMeasurements
+from ..record import Stack, norm_over, with_measured
 from ..trace.forward import Inputs, call_with, tokens_in
 from ..trace.graph import Graph
 from .attention import with_attention

@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from ...measure.line import euclidean_norm, moved
 from ...measure.unchanged import left_unchanged
-from ..record import ModelMeasurements, Stack, Sublayer, with_measured
+from ..measured import ModelMeasurements
+from ..record import Stack, Sublayer, with_measured
 from ..trace.forward import main_tensor, named_in, tensors_in
 
 # N = tokens, V = classes

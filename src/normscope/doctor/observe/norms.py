@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from ..find.streams import Stream
 from ..find.terms import Term, ordered
-from ..outside import NormGain
-from ..record import NormUse
+from ..measured import NormGain, NormUse
 from ..trace.flow import PRODUCTS, REARRANGING
 from ..trace.graph import Graph
 from ..trace.norms import NormFunction, power_of

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ...measure.line import euclidean_norm
-from ..outside import OutputMatrix, Table
+from ..measured import OutputMatrix, Table
 from ..trace.forward import floating, is_finite
 from ..trace.graph import Graph
 from ..trace.operations import Origin, Ref, Trace, memory_of, names_by_memory

@@ -14,7 +14,8 @@ from torch import Tensor
 from ..find.branches import Branch, disturb, keeps_rows
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..record import PlaceLogits, RecordedPlace, Stack, with_measured
+from ..measured import PlaceLogits, RecordedPlace
+from ..record import Stack, with_measured
 from ..trace.flow import rearranged
 from ..trace.graph import Graph
 from ..trace.operations import TracedValue

@@ -17,8 +17,7 @@ from ..find.branches import BY_NUMBER, RESHAPING, Branch, moved_rows
 from ..find.streams import Stream
 from ..find.terms import Term
 from ..identify.stacks import branches_of
-from ..recipe import BranchWeights, StackRecipe
-from ..record import Stack
+from ..record import BranchWeights, Stack, StackRecipe
 from ..trace.graph import Graph
 from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction

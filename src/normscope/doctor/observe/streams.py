@@ -10,7 +10,8 @@ from ...measure.line import mean_square
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..record import RecordedPlace, Stack, SublayerMeasurements
+from ..measured import RecordedPlace, SublayerMeasurements
+from ..record import Stack
 from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin, memory_of

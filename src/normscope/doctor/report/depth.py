@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..record import Stack, StackTheory, SublayerMeasurements
+from ..measured import SublayerMeasurements
+from ..record import Stack, StackTheory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

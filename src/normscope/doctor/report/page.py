@@ -8,7 +8,8 @@ from ...report.explorer import environment, scripted
 from ...report.svg import Picture, inlined
 from ...report.words import Tone, counted, kind_name, learning_rate
 from ..lint.rule import Rule
-from ..record import Stack, StackTheory, SublayerMeasurements
+from ..measured import SublayerMeasurements
+from ..record import Stack, StackTheory
 from ..result import Record, Severity
 from .advice_words import TERMS
 from .rates import advised

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from ...report.chart import Kind, Panel, Series
 from ...report.chart_svg import panels_svg
 from ...report.words import kind_name
-from ..record import Stack, StackTheory, SublayerMeasurements
+from ..measured import SublayerMeasurements
+from ..record import Stack, StackTheory
 from .depth import depths, finite, positive
 from .words import stack_title
 

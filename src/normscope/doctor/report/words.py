@@ -6,7 +6,8 @@ from itertools import groupby
 
 from ...choosing.rates import normed_share
 from ...report.words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
-from ..record import ModelMeasurements, Stack, StreamConnection, Sublayer
+from ..measured import ModelMeasurements
+from ..record import Stack, StreamConnection, Sublayer
 from ..result import NO_GRADIENT, Finding, Health, Record, Severity
 from .advice_words import rate_headline, rate_step, speaks_against, warmup_step
 

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from ...record import AttentionMeasurements, Stack, Sublayer
+from ...measured import AttentionMeasurements
+from ...record import Stack, Sublayer
 from ...result import Severity
 from ..likes import odd_ones
 from ..patient import Patient, initial_weights, listed

@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from ...outside import NormGain, Table
+from ...measured import NormGain, Table
 from ...result import Severity
 from ..likes import repeated
 from ..patient import Patient, initial_weights, is_librarys, listed

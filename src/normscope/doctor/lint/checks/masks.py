@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from ....report.words import kind_name
-from ...record import AttentionMeasurements, Stack
+from ...measured import AttentionMeasurements
+from ...record import Stack
 from ...result import Severity
 from ..patient import Patient, branch_names
 from ..rule import Fault, rule

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from ....placement import named
 from ...identify.matching import matches
-from ...record import NormUse, Stack, Sublayer
+from ...measured import NormUse
+from ...record import Stack, Sublayer
 from ...result import Severity
 from ..patient import Patient, is_librarys, listed
 from ..rule import Fault, rule

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import torch
 
+from ...measured import OutputMatrix
 from ...observe.gradients import WITHOUT_AUTOGRAD
 from ...observe.path import IN_CODE
-from ...outside import OutputMatrix
 from ...record import Sublayer
 from ...result import NO_GRADIENT, Severity
 from ..patient import (
