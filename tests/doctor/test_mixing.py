@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from normscope.doctor.find.branches import keeps_rows, mixes_positions
+from normscope.doctor.trace.flow import keeps_rows, mixes_positions
 from normscope.doctor.trace.graph import Graph
 from normscope.doctor.trace.recording import recorded
 

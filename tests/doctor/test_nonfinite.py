@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from doctor.looked import unmeasured
 from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.doctor.lint.patient import Loading
-from normscope.doctor.observe.parameters import nonfinite_weights, read_as_zero
+from normscope.doctor.trace.forward import nonfinite_weights, read_as_zero
 
 X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
 

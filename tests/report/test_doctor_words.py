@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from normscope.doctor.report import words
-from normscope.doctor.report.depth import depth_rows, depths, places, together
+from normscope.doctor.report.depth import curves, depth_panels, depth_rows, depths, places, together
 from normscope.doctor.report.page import pattern
-from normscope.doctor.report.svg import curves, depth_panels
 from normscope.doctor.result import AskedRule
 from report.diagnoses import advice, broken, diagnosis, encoder_decoder, healthy, made, unknown, with_sublayer
 

@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .lint.linter import asked_rules, lint
-from .lint.patient import Loading, Patient, are_trained
+from .lint.patient import Loading, Patient
 from .measured import ModelMeasurements
 from .observe.examine import examined, examined_without_gradients
 from .observe.gradients import NoGradient
-from .observe.parameters import nonfinite_weights, read_as_zero
 from .predict import with_predictions
 from .result import Record
-from .trace.forward import Inputs, loss_of_output
+from .trace.forward import Inputs, are_trained, loss_of_output, nonfinite_weights, read_as_zero
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +77,7 @@ def diagnose(
     """
     watch("streams and gradients", 0, 1)
     nonfinite, no_gradient = nonfinite_weights(model), ""
-    trained = are_trained(model, loading)
+    trained = loading is not None or are_trained(model)
     if nonfinite:
         with read_as_zero(model, nonfinite):
             stacks, measured = examined_without_gradients(model, batch)

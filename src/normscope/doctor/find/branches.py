@@ -4,13 +4,10 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
-import torch
-
 from ...placement import SublayerKind
-from ..trace.flow import PRODUCTS, dominators, rearranged
+from ..trace.flow import FUSED, PRODUCTS, SOFTMAX, dominators, mixes_positions, rearranged
 from ..trace.graph import Graph
-from ..trace.mixtures import FUSED, SOFTMAX
-from ..trace.operations import Ref, TracedValue, walked
+from ..trace.operations import walked
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,100 +25,6 @@ class InnerPlace:
 
 
 # N = tokens, D = width
-
-
-BY_NUMBER = frozenset(
-    {"add", "sub", "rsub", "mul", "div", "neg", "abs", "pow", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log"}
-    | {"tanh", "sigmoid", "relu", "gelu", "silu", "mish", "elu", "leaky_relu", "hardswish", "softplus", "erf", "clamp"}
-    | {"clone", "detach", "alias", "_to_copy"}
-)
-"""Operations on each number alone, or on numbers in the same place."""
-_CUTTING = frozenset({"slice", "split", "split_with_sizes", "chunk", "narrow"})
-RESHAPING = frozenset({"view", "reshape", "_unsafe_view"})
-
-
-def mixes_positions(graph: Graph, read: int, output: int) -> bool | None:
-    """Whether a change of one token changes the output at another one; None where no change shows anywhere.
-
-    Raises what computing again raises.
-    """
-    x = graph.values[read].tensor
-    tokens = x.numel() // x.shape[-1]
-    if graph.values[output].tensor.numel() % tokens or keeps_rows(graph, read, output):
-        return False
-    generator = torch.Generator().manual_seed(0)
-    changes = False
-    asked = [0, tokens // 2, tokens - 1]
-    if any(graph.is_data_product(graph.values[n]) or FUSED in graph.values[n].op for n in graph.between(read, output)):
-        # Where a sequence starts with padding, and later tokens are hidden, the first and the last tell nothing.
-        asked += range(tokens // 8, tokens, max(tokens // 8, 1))
-    for token in dict.fromkeys(asked):
-        rows = int(moved_rows(graph, read, output, token, generator).sum())
-        if rows > 1:
-            return True
-        changes = changes or rows > 0
-    # A last matrix that starts at zero hides what comes before it.
-    return False if changes else None
-
-
-def moved_rows(graph: Graph, read: int, output: int, token: int, generator: torch.Generator) -> torch.Tensor:
-    """Of every token whether the output there changes with one token of what is read."""
-    changed = graph.values[read].tensor.clone().contiguous()
-    rows = changed.view(-1, changed.shape[-1])
-    disturb(rows[token], generator)
-    given = {read: changed, **_products_with(graph, read, output, token, rows[token])}
-    before, after = (y.reshape(len(rows), -1) for y in (graph.values[output].tensor, graph.trace.again(given, output)))
-    return (after - before).abs().amax(-1) > 1e-6 * before.abs().amax()
-
-
-def disturb(row: torch.Tensor, generator: torch.Generator) -> None:
-    """Add noise to a vector that is larger than what it holds."""
-    row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
-
-
-def _products_with(graph: Graph, read: int, output: int, token: int, row: torch.Tensor) -> dict[int, torch.Tensor]:
-    """Products of a value as it is with matrices, with another row of it: no other row of theirs changes."""
-    found = {}
-    for number in graph.between(read, output):
-        value = graph.values[number]
-        left = graph.factors(value)[0] if value.op in ("mm", "addmm") else None
-        if left is not None and rearranged(graph, left) == rearranged(graph, read) and keeps_rows(graph, read, number):
-            found[number] = value.tensor.clone()
-            found[number][token] = graph.trace.again({left: row[None]}, number)[0]
-    return found
-
-
-def keeps_rows(graph: Graph, read: int, output: int) -> bool:
-    """Whether every step on the way is known to compute each token from that token alone.
-
-    That is what multiplies rows with a matrix from the right, works on each number alone, or cuts the last dimension.
-    False says nothing: there are other ways to do so.
-    """
-    x = graph.values[read].tensor
-    tokens = x.numel() // x.shape[-1]
-    inside = graph.between(read, output)
-    return all(_by_row(graph, graph.values[n], set(inside), tokens) for n in inside[1:])
-
-
-def _by_row(graph: Graph, value: TracedValue, inside: set[int], tokens: int) -> bool:
-    given = [graph.values[n] for n in graph.predecessors[value.number] if n in inside]
-    if value.call is None or not value.shape or any(_value_rows(one) != tokens for one in (value, *given)):
-        return False
-    if value.op in PRODUCTS:
-        first = value.call.args[1 if value.op == "addmm" else 0]
-        return (
-            value.op in ("mm", "addmm") and isinstance(first, Ref) and [one.number for one in given] == [first.number]
-        )
-    if value.op in RESHAPING:
-        return True
-    same = all(one.shape[:-1] == value.shape[:-1] for one in given)
-    if value.op in _CUTTING:
-        return same
-    return same and value.op in BY_NUMBER and all(one.shape == value.shape for one in given)
-
-
-def _value_rows(value: TracedValue) -> int:
-    return value.tensor.numel() // value.shape[-1] if value.shape and value.shape[-1] else 0
 
 
 # N = tokens, D = width

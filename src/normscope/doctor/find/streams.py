@@ -9,10 +9,8 @@ from typing import Any
 
 import torch
 
-from ..trace.flow import bits
+from ..trace.flow import SOFTMAX, apart, bits
 from ..trace.graph import Factor, Graph
-from ..trace.lanes import apart
-from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
 from ..trace.operations import walked
 from .branches import Branch, find_branch

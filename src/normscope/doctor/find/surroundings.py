@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from torch import nn
 
-from ..trace.flow import bits
+from ..trace.flow import FUSED, SOFTMAX, bits
 from ..trace.graph import Graph
-from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Trace, memory_of, walked
 from .branches import Branch, BranchKind
 

@@ -1,8 +1,8 @@
 """The model that rules look at: what is known of it, and what several rules ask of it.
 
-`Patient` holds what a diagnosis knows. The functions below it tell parameters of norms and gates from matrices, whether
-weights were trained, and which weights get a gradient. Those at the end say what a rule may need: each returns why the
-patient lacks it, as a clause, or "" where it has it.
+`Patient` holds what a diagnosis knows. The functions below it tell gates and tables from other weights, and which of
+them get a gradient. Those at the end say what a rule may need: each returns why the patient lacks it, as a clause, or
+"" where it has it.
 """
 
 import sys
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from ..measured import ModelMeasurements
-from ..observe.parameters import NonfiniteWeight
 from ..record import Stack, Sublayer
 from ..result import Advice
+from ..trace.forward import NonfiniteWeight, are_trained, joined, norm_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,30 +57,16 @@ class Patient:
     weights: Mapping[str, Tensor] = field(init=False, repr=False, compare=False)
     """The model's parameters, those with several names under each of them."""
     trained: bool = field(init=False)
-    """Whether the weights are not as they were drawn, as far as it shows."""
+    """Whether the weights are not as they were drawn: a checkpoint was loaded, or it shows."""
 
     def __post_init__(self) -> None:
         # Once: rules ask for them hundreds of times, and each time all modules would be gone through.
         object.__setattr__(self, "weights", dict(self.model.named_parameters(remove_duplicate=False)))
-        object.__setattr__(self, "trained", are_trained(self.model, self.loading))
+        object.__setattr__(self, "trained", self.loading is not None or are_trained(self.model))
 
     def sublayers(self) -> Iterator[Sublayer]:
         """Those of all stacks."""
         return (sublayer for stack in self.stacks for sublayer in stack.sublayers)
-
-
-def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Gains and shifts of norms, gates, and other vectors that stand alone, by name.
-
-    They are the parameters of modules none of whose own parameters is a matrix: every norm is such a module, whatever
-    its class is called. Biases of linear layers stand beside a matrix and are not among them.
-    """
-    found: dict[str, nn.Parameter] = {}
-    for path, module in model.named_modules():
-        own = dict(module.named_parameters(recurse=False))
-        if own and all(parameter.ndim <= 1 or parameter.numel() == 1 for parameter in own.values()):
-            found |= {_joined(path, name): parameter for name, parameter in own.items()}
-    return found
 
 
 def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
@@ -109,8 +95,8 @@ def gates_at_zero(model: nn.Module, width: int) -> list[str]:
     alone = norm_parameters(model)
     for path, module in model.named_modules():
         own = dict(module.named_parameters(recurse=False))
-        if all(_joined(path, name) in alone and _is_trained_zero(p) for name, p in own.items()):
-            found += [_joined(path, name) for name, p in own.items() if p.numel() == width > 1]
+        if all(joined(path, name) in alone and _is_trained_zero(p) for name, p in own.items()):
+            found += [joined(path, name) for name, p in own.items() if p.numel() == width > 1]
     return found
 
 
@@ -129,23 +115,8 @@ def large_tables(model: nn.Module) -> dict[str, float]:
         if isinstance(module, nn.Embedding) and not module.weight.is_meta:
             size = float(module.weight.detach().float().square().mean().sqrt())
             if LARGE_TABLE < size < float("inf"):
-                found[_joined(path, "weight")] = size
+                found[joined(path, "weight")] = size
     return found
-
-
-def are_trained(model: nn.Module, loading: Loading | None) -> bool:
-    """Whether weights are not as they were drawn, as far as it shows.
-
-    They are not where a checkpoint was loaded, or where most gains and shifts of norms, which every initialisation
-    makes constant, differ from feature to feature: one update of any optimiser but plain sign descent does that.
-    """
-    if loading is not None:
-        return True
-    vectors = [
-        p.detach() for p in norm_parameters(model).values() if p.numel() > 1 and p.requires_grad and not p.is_meta
-    ]
-    varied = sum(not bool((vector == vector.flatten()[0]).all()) for vector in vectors)
-    return 2 * varied > len(vectors)
 
 
 def listed(names: Iterable[str], shown: int = 3) -> str:
@@ -179,10 +150,6 @@ def _spans(numbers: Sequence[int]) -> str:
     starts = [number for number in sorted(numbers) if number - 1 not in numbers]
     ends = [number for number in sorted(numbers) if number + 1 not in numbers]
     return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def is_closed(of: Sublayer) -> bool:

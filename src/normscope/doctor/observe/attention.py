@@ -18,10 +18,9 @@ from ..find.streams import Stream
 from ..identify.stacks import branches_of
 from ..measured import AttentionMeasurements
 from ..record import Stack, with_measured
-from ..trace.flow import rearranged
+from ..trace.flow import FUSED, SOFTMAX, rearranged
 from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
-from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, Ref, TracedValue
 from .norms import places_along
 from .parameters import size_of

@@ -1,5 +1,5 @@
-"""What parameters tell by themselves and where a pass reads them: weights that are infinite or NaN, gates where their
-curve is flat, tables that are looked up, and matrices that make the output.
+"""What parameters tell where a pass reads them: gates where their curve is flat, tables that are looked up, and what
+matrices make the output.
 
 A table is an embedding: its rows are looked up by tokens or by places. What is added to its rows before anything else
 reads them may come of another table.
@@ -7,16 +7,12 @@ reads them may come of another table.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-import torch
 from torch import Tensor, nn
 
 from ...measure.line import euclidean_norm
 from ..measured import OutputMatrix, Table
-from ..trace.forward import floating, is_finite
 from ..trace.graph import Graph
 from ..trace.operations import Origin, Ref, Trace, memory_of, names_by_memory
 
@@ -66,46 +62,6 @@ def _of_tanh(y: Tensor) -> Tensor:
 
 _SLOPES = {"sigmoid": _of_sigmoid, "tanh": _of_tanh}
 """Of a curve's value its slope, over the greatest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NonfiniteWeight:
-    """A parameter or a buffer with entries that are infinite or NaN."""
-
-    name: str
-    entries: int
-    """How many there are of them."""
-    of: int
-    only_minus_infinity: bool
-    """As in a mask that is added to scores, or in the bias of a class that is never wanted."""
-
-
-def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
-    """In the model's order, parameters before buffers; a buffer counts where it holds NaN, for masks hold -inf."""
-    return tuple(
-        NonfiniteWeight(
-            name=name,
-            entries=int((~torch.isfinite(weight)).sum()),
-            of=weight.numel(),
-            only_minus_infinity=not bool(torch.isnan(weight).any() or torch.isposinf(weight).any()),
-        )
-        for name, weight in floating(model)
-        if not is_finite(weight)
-    )
-
-
-@contextmanager
-def read_as_zero(model: nn.Module, nonfinite: Sequence[NonfiniteWeight]) -> Iterator[None]:
-    """With 0 in the place of what is not finite; at the end, after an error too, every bit is as it was."""
-    names = {one.name for one in nonfinite}
-    kept = [(weight, weight.clone()) for name, weight in floating(model) if name in names]
-    try:
-        for weight, _ in kept:
-            weight.nan_to_num_(0.0, 0.0, 0.0)
-        yield
-    finally:
-        for weight, value in kept:
-            weight.copy_(value)
 
 
 _LONGEST = 24

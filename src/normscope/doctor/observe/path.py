@@ -9,9 +9,8 @@ from torch import nn
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..trace.flow import PRODUCTS, REARRANGING, bits
+from ..trace.flow import FUSED, PRODUCTS, REARRANGING, SOFTMAX, bits
 from ..trace.graph import Graph
-from ..trace.mixtures import FUSED, SOFTMAX
 from ..trace.operations import Origin, TracedValue, memory_of, names_by_memory, walked
 from .sums import BranchSum
 

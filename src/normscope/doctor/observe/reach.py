@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..find.branches import Branch, disturb, keeps_rows
+from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
 from ..measured import PlaceLogits, RecordedPlace
 from ..record import Stack, with_measured
-from ..trace.flow import rearranged
+from ..trace.flow import disturb, keeps_rows, rearranged
 from ..trace.graph import Graph
 from ..trace.operations import TracedValue
 

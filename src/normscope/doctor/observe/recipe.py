@@ -13,13 +13,13 @@ from ...measure.line import euclidean_norm
 from ...placement import SublayerKind
 from ...theory.kernels import Activation
 from ...theory.mixing import Products
-from ..find.branches import BY_NUMBER, RESHAPING, Branch, moved_rows
+from ..find.branches import Branch
 from ..find.streams import Stream
 from ..find.terms import Term
 from ..identify.stacks import branches_of
 from ..record import BranchWeights, Stack, StackRecipe
+from ..trace.flow import BY_NUMBER, RESHAPING, SOFTMAX, moved_rows
 from ..trace.graph import Graph
-from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
 from .sums import read_once
 

@@ -12,8 +12,8 @@ from ..find.streams import Stream
 from ..identify.stacks import branches_of
 from ..measured import RecordedPlace, SublayerMeasurements
 from ..record import Stack
+from ..trace.flow import apart
 from ..trace.graph import Graph
-from ..trace.lanes import apart
 from ..trace.operations import Origin, memory_of
 from .norms import norm_uses, over_features
 from .path import ROUNDING, curves_of, precision, shut_by, skip_is_stopped

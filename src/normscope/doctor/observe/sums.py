@@ -10,9 +10,8 @@ from torch.utils._pytree import tree_leaves
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..trace.flow import bits, rearranged
+from ..trace.flow import FUSED, bits, rearranged
 from ..trace.graph import Graph
-from ..trace.mixtures import FUSED
 from ..trace.operations import Origin, Ref, mapped
 
 LIGHT = ("same", "scale", "norm", "expand")

@@ -10,7 +10,7 @@ from ...report.words import counted, kind_name
 from ..record import Stack
 from ..result import Record
 from .advice_words import SOURCE, advice_rows, surer
-from .svg import depth_panels
+from .depth import depth_panels
 from .words import (
     block_span,
     figures,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...report.chart_svg import panels_svg
 from ...report.explorer import environment, scripted
 from ...report.svg import Picture, inlined
 from ...report.words import Tone, counted, kind_name, learning_rate
@@ -12,8 +13,8 @@ from ..measured import SublayerMeasurements
 from ..record import Stack, StackTheory
 from ..result import Record, Severity
 from .advice_words import TERMS
+from .depth import depth_panels
 from .rates import advised
-from .svg import depth_panels, depth_pictures
 from .words import (
     block_span,
     connection_words,
@@ -128,9 +129,9 @@ def _stack(number: int, stacks: Sequence[Stack]) -> dict[str, Any]:
     stack = stacks[number]
     predicted = stack.predicted
     pictures = []
-    for name, svg in depth_pictures(stack):
+    for name, panel in depth_panels(stack).items():
         theory = "" if predicted is None or name == "share" else _THEORY + (_FITTED if name == "gradient" else "") + "."
-        figure = _figure(number, name)
+        figure, svg = _figure(number, name), panels_svg([panel], title=f"{panel.title} of {stack_title(stack)}")
         pictures.append(Picture(svg=inlined(svg, figure), caption=_CAPTIONS[name] + theory, name=figure))
     groups = same_sublayers(stack)
     return {

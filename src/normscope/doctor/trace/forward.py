@@ -1,8 +1,11 @@
-"""What goes into a model's forward pass and what comes out: tokens, masks, logits, and whether numbers are finite."""
+"""What goes into a model's forward pass and what comes out: weights, whether they are finite or trained, tokens, masks,
+and logits."""
 
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -156,3 +159,74 @@ def _marks_one_id(inputs: Inputs) -> Tensor | None:
                 if bool((padding == padding[0]).all()) and not bool((ids[real] == padding[0]).any()):
                     return real
     return None
+
+
+def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Gains and shifts of norms, gates, and other vectors that stand alone, by name.
+
+    They are the parameters of modules none of whose own parameters is a matrix: every norm is such a module, whatever
+    its class is called. Biases of linear layers stand beside a matrix and are not among them.
+    """
+    found: dict[str, nn.Parameter] = {}
+    for path, module in model.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        if own and all(parameter.ndim <= 1 or parameter.numel() == 1 for parameter in own.values()):
+            found |= {joined(path, name): parameter for name, parameter in own.items()}
+    return found
+
+
+def are_trained(model: nn.Module) -> bool:
+    """Whether weights are not as they were drawn, as far as it shows.
+
+    They are not where most gains and shifts of norms, which every initialisation makes constant, differ from feature to
+    feature: one update of any optimiser but plain sign descent does that.
+    """
+    vectors = [
+        p.detach() for p in norm_parameters(model).values() if p.numel() > 1 and p.requires_grad and not p.is_meta
+    ]
+    varied = sum(not bool((vector == vector.flatten()[0]).all()) for vector in vectors)
+    return 2 * varied > len(vectors)
+
+
+def joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonfiniteWeight:
+    """A parameter or a buffer with entries that are infinite or NaN."""
+
+    name: str
+    entries: int
+    """How many there are of them."""
+    of: int
+    only_minus_infinity: bool
+    """As in a mask that is added to scores, or in the bias of a class that is never wanted."""
+
+
+def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
+    """In the model's order, parameters before buffers; a buffer counts where it holds NaN, for masks hold -inf."""
+    return tuple(
+        NonfiniteWeight(
+            name=name,
+            entries=int((~torch.isfinite(weight)).sum()),
+            of=weight.numel(),
+            only_minus_infinity=not bool(torch.isnan(weight).any() or torch.isposinf(weight).any()),
+        )
+        for name, weight in floating(model)
+        if not is_finite(weight)
+    )
+
+
+@contextmanager
+def read_as_zero(model: nn.Module, nonfinite: Sequence[NonfiniteWeight]) -> Iterator[None]:
+    """With 0 in the place of what is not finite; at the end, after an error too, every bit is as it was."""
+    names = {one.name for one in nonfinite}
+    kept = [(weight, weight.clone()) for name, weight in floating(model) if name in names]
+    try:
+        for weight, _ in kept:
+            weight.nan_to_num_(0.0, 0.0, 0.0)
+        yield
+    finally:
+        for weight, value in kept:
+            weight.copy_(value)

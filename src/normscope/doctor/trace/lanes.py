@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .flow import Flow, rearranged
+from .flow import Flow, apart, rearranged
 from .operations import Origin, TracedValue
 
 _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
@@ -89,15 +89,6 @@ class LaneWeights:
         if self.values_NOI is None:
             raise ValueError("weights on the meta device have no values")
         return torch.einsum("noi,nid->nod", self.values_NOI.to(x_NID), x_NID)
-
-
-def apart(x: Tensor, streams: int, width: int) -> Tensor | None:
-    """(..., n, D) or (..., n·D) as (N, n, D); None for streams that lie in another dimension."""
-    if not x.shape or x.numel() % (streams * width) or x.shape[-1] not in (width, streams * width):
-        return None
-    if streams > 1 and x.shape[-1] == width and (x.ndim < 2 or x.shape[-2] != streams):
-        return None
-    return x.reshape(-1, streams, width)
 
 
 def weights_of(

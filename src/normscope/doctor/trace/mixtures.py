@@ -8,12 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .flow import REARRANGING, STACKING, Flow, rearranged
+from .flow import FUSED, REARRANGING, SOFTMAX, STACKING, Flow, rearranged
 from .operations import Call, Origin, Ref, Trace, TracedValue, walked
 
-SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
-FUSED = "scaled_dot_product"
-"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
 _WEIGHING = frozenset({"bmm", "mm", "mul", "sum", "unbind"})
 _LARGEST = 100
 """Operations between the stacked values and their mean."""

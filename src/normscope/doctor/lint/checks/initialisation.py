@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from ....placement import Placement, named
 from ....placement.printing import ranges
-from ...observe.parameters import NonfiniteWeight
 from ...record import Stack
 from ...result import Severity
+from ...trace.forward import NonfiniteWeight
 from ..initial_weights import MatrixGain, typical, weighed
 from ..patient import Patient, initial_weights, listed
 from ..rule import Fault, rule

@@ -8,6 +8,7 @@ from statistics import median
 import torch
 
 from ....placement import named
+from ...trace.forward import norm_parameters
 from ..likes import (
     OddOne,
     OddState,
@@ -18,7 +19,7 @@ from ..likes import (
     odd_precisions,
     odd_weights,
 )
-from ..patient import Patient, an_optimizer, gradients, initial_weights, listed, norm_parameters
+from ..patient import Patient, an_optimizer, gradients, initial_weights, listed
 from ..rule import Fault, rule
 from ..structure import explained, in_blocks
 

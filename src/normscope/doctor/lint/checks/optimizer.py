@@ -9,17 +9,8 @@ from ....optim.groups import Clipping, epsilon_of
 from ....report.words import counted, learning_rate, surer_rate
 from ...record import Stack
 from ...result import Advice, Severity
-from ..patient import (
-    Patient,
-    a_clip,
-    a_judged_rate,
-    an_optimizer,
-    gradients,
-    is_closed,
-    listed,
-    norm_parameters,
-    trained_in,
-)
+from ...trace.forward import norm_parameters
+from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients, is_closed, listed, trained_in
 from ..rule import Fault, rule
 
 

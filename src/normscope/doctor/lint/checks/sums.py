@@ -10,7 +10,8 @@ from ....report.words import kind_name
 from ...find.branches import BranchKind
 from ...record import Stack
 from ...result import Severity
-from ..patient import Patient, listed, norm_parameters
+from ...trace.forward import norm_parameters
+from ..patient import Patient, listed
 from ..rule import Fault, rule
 from ..structure import carries_norm, in_blocks, wanted
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ...identify.stacks import wired_like
 from ...result import Severity
-from ..patient import Patient, a_checkpoint, listed, norm_parameters, trained_weights
+from ...trace.forward import norm_parameters
+from ..patient import Patient, a_checkpoint, listed, trained_weights
 from ..rule import Fault, rule
 
 _LIKE_A_NORM = re.compile(r"norm|(?<![a-z])ln(?![a-z])", re.IGNORECASE)
