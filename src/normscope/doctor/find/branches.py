@@ -7,7 +7,7 @@ from typing import Literal
 from ...placement import SublayerKind
 from ..trace.flow import FUSED, PRODUCTS, SOFTMAX, dominators, mixes_positions, rearranged
 from ..trace.graph import Graph
-from ..trace.operations import walked
+from ..trace.operations import UNREPEATABLE, walked
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -99,7 +99,7 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
         kind=kind,
         inside=inner_norms(graph, region + projected, reads, kind),
         name=_module(graph, region, products),
-        one_head=_has_one_head(graph, region, reads[0]),
+        one_head=attends and graph.values[meetings[0].inputs[0]].shape[-1] == graph.values[reads[0]].shape[-1],
         computed=tuple(_computed(graph, whole, reads, memory)),
         memory=memory,
         weighed=sum(1 << n for n in whole if any(graph.depends(n, product) for product in products + memory_products)),
@@ -140,33 +140,22 @@ def _last_light(graph: Graph, start: int, output: int) -> int:
     inside = graph.between(start, output)
     place = {number: n for n, number in enumerate(inside)}
     before = dominators([[place[n] for n in graph.predecessors[number] if n in place] for number in inside])
-    chain = [len(inside) - 1]
-    while chain[-1] > 0:
-        chain.append(before[chain[-1]])
-    last = start
-    for at in reversed(chain[:-1]):
-        if _leads_to(graph, inside[at], start):
-            last = inside[at]
-    return last
+    at = len(inside) - 1
+    while at > 0 and not _leads_to(graph, inside[at], start):
+        at = before[at]
+    return inside[at] if at > 0 else start
 
 
 def _leads_to(graph: Graph, number: int, target: int) -> bool:
     """Whether a value is made from the target alone by sums, scales and norms."""
-    seen, todo = {target}, [number]
     # Of several streams in one tensor, steps lead to the value whose view the target is.
-    if graph.connections.made:
-        target = rearranged(graph, target)
-        seen.add(target)
-    while todo:
-        at = todo.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        step = graph.step(at)
-        if step is None or at < target:
-            return False
-        todo += step.sources
-    return True
+    ends = {target, rearranged(graph, target)} if graph.connections.made else {target}
+
+    def under(at: int) -> tuple[int, ...]:
+        step = None if at in ends else graph.step(at)
+        return step.sources if step else ()
+
+    return all(at in ends or (graph.step(at) is not None and at >= min(ends)) for at in walked(number, under))
 
 
 def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
@@ -175,8 +164,7 @@ def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
         return True
     try:
         mixes = mixes_positions(graph, reads[0], output) if len(reads) == 1 else None
-    except (ValueError, RuntimeError, IndexError):
-        # Tokens that are sorted, as to experts, cannot be followed with other values: what was recorded decides.
+    except UNREPEATABLE:  # what was recorded decides
         mixes = None
     convolves = any(graph.values[n].op == "convolution" for n in graph.between(reads[0], output))
     return attends or convolves if mixes is None else mixes
@@ -195,10 +183,10 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchK
             continue
         source = graph.norms[number].source
         name: Literal["score", "value", "output", "hidden", "mixer"] = "mixer" if kind == "mixer" else "hidden"
-        by_head = _row_count(graph, source) > _row_count(graph, _product_before(graph, source))
+        by_head = graph.values[source].rows > graph.values[_product_before(graph, source)].rows
         attends = kind in ("attention", "cross_attention")
         if attends and any(graph.depends(number, n) for n in softmaxes):
-            name, by_head = "output", _row_count(graph, source) > _row_count(graph, reads[0])
+            name, by_head = "output", graph.values[source].rows > graph.values[reads[0]].rows
         elif attends:
             name = "score" if any(graph.depends(n, number) for n in scores) else "value"
         found.append(InnerPlace(name, by_head))
@@ -213,22 +201,11 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchK
     )
 
 
-def _has_one_head(graph: Graph, region: list[int], read: int) -> bool:
-    values = [graph.values[n] for n in region]
-    scores = next((value for value in values if graph.is_data_product(value) or FUSED in value.op), None)
-    return scores is not None and graph.values[scores.inputs[0]].shape[-1] == graph.values[read].shape[-1]
-
-
 def _product_before(graph: Graph, number: int) -> int:
     """The last matrix product on the way to a value, or where that way forks."""
     while graph.values[number].op not in PRODUCTS and len(graph.predecessors[number]) == 1:
         (number,) = graph.predecessors[number]
     return number
-
-
-def _row_count(graph: Graph, number: int) -> int:
-    tensor = graph.values[number].tensor
-    return tensor.numel() // tensor.shape[-1]
 
 
 def _module(graph: Graph, region: list[int], products: list[int]) -> str:

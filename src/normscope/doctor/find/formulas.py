@@ -119,7 +119,12 @@ class Formula:
         Where means over depth are taken there is no such x, and what is printed is the branch itself, as v = …, of
         earlier branches and the source.
         """
-        return _branch_text(self) if self.over_depth else _segment_text(self.segment)
+        if not self.over_depth:
+            printer = _Printer(self.segment)
+            return "; ".join([*printer.statements, f"x ← {printer.symbol(self.segment.end)}"])
+        names = {id(other): f"v{number}" for number, other in enumerate(self.segment.branches, 1)}
+        name = names.pop(id(self.branch))
+        return f"{name} = {_Printer(replace(self.segment, end=self.branch), names).symbol(self.branch)}"
 
     def __repr__(self) -> str:
         return f"Formula({str(self)!r})"
@@ -184,18 +189,6 @@ def _unscaled(term: Term, start: Term) -> Term:
     while term is not start and term.kind == "scale":
         term = term.arguments[0]
     return term
-
-
-def _segment_text(segment: Segment) -> str:
-    printer = _Printer(segment)
-    return "; ".join([*printer.statements, f"x ← {printer.symbol(segment.end)}"])
-
-
-def _branch_text(formula: Formula) -> str:
-    names = {id(other): f"v{number}" for number, other in enumerate(formula.segment.branches, 1)}
-    name = names.pop(id(formula.branch))
-    printer = _Printer(replace(formula.segment, end=formula.branch), names)
-    return f"{name} = {printer.symbol(formula.branch)}"
 
 
 class _Printer:

@@ -197,7 +197,9 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
     end = _end(graph, last)
     leaves = [n for n in bits(values) if graph.step(n) is None]
     light = values & ~sum(1 << n for n in leaves)
-    sources = [n for n in leaves if not graph.through_weights[n] & (light | _sources_of(graph, leaves))]
+    # The leaves that no other leaf leads to come first.
+    first = sum(1 << n for n in leaves if not graph.through_weights[n] & values & ~light)
+    sources = [n for n in leaves if not graph.through_weights[n] & (light | first)]
     outputs = [n for n in leaves if n not in sources]
     found = _find_branches(graph, outputs, values, everything & ~values)
     if together := _computed_together(graph, found, values, reached) or refined(graph, found, values, reached):
@@ -278,22 +280,14 @@ def _computed_together(graph: Graph, found: Sequence[Branch], values: int, reach
     return [numbers[0] for numbers in whole if numbers]
 
 
-def _sources_of(graph: Graph, leaves: list[int]) -> int:
-    """The leaves that no other leaf leads to, as bits."""
-    every = sum(1 << n for n in leaves)
-    return sum(1 << n for n in leaves if not graph.through_weights[n] & every)
-
-
 def _end(graph: Graph, join: int) -> int:
     """From the last sum on through norms, as long as one and only one follows."""
-    end = join
-    while len(found := _norms_after(graph, end)) == 1:
-        (end,) = found
-    return end
-
-
-def _norms_after(graph: Graph, number: int) -> set[int]:
-    return {norm for at in (number, *graph.after(number, "same", "scale")) for norm in graph.norms_of.get(at, ())}
+    while True:
+        after = (join, *graph.after(join, "same", "scale"))
+        found = {norm for at in after for norm in graph.norms_of.get(at, ())}
+        if len(found) != 1:
+            return join
+        (join,) = found
 
 
 def _named(norm: NormFunction, gain: Factor | None) -> tuple[str, float]:

@@ -123,6 +123,7 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) ->
     whole = segments(formula.finish(state, end))
     # What stands at the end is made of the state, and has no branches.
     without = [] if isinstance(state, tuple) else [*whole[:-1], replace(whole[-1], end=state)]
+    beside = [{id(branch.arguments[0]) for branch in some.branches} for some in without if some.side_by_side]
     terms = [*ordered(whole[0].start), *(term for segment in whole for term in segment.terms)]
     return Candidate(
         placement=placement,
@@ -132,13 +133,8 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) ->
         final_norm=not without or not matches(whole[-1], without[-1]),
         doubly_stochastic=any(term.factor and term.factor.doubly_stochastic for term in terms),
         has_norms=any(term.kind == "norm" or term.inside for term in terms),
-        one_norm=_one_norm(without),
+        one_norm=all(len(read) == 1 for read in beside) if beside else None,
     )
-
-
-def _one_norm(blocks: Sequence[Segment]) -> bool | None:
-    read = [{id(branch.arguments[0]) for branch in some.branches} for some in blocks if some.side_by_side]
-    return all(len(own) == 1 for own in read) if read else None
 
 
 @lru_cache(maxsize=128)

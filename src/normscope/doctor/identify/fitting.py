@@ -105,11 +105,6 @@ class StreamFormula:
     def last(self) -> Segment:
         return self.segments[-1]
 
-    @property
-    def norms_inside(self) -> bool:
-        """Whether any branch has norms within it."""
-        return any(branch.inside for branch in self.branches.values())
-
     @cached_property
     def ends_as_before(self) -> bool:
         """Whether the last segment is as earlier ones, so that a norm at its end belongs to the block.
@@ -163,7 +158,7 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list
         if normed and not each.has_norms:
             continue
         # Of a stack without any norm, a placement with norms has a part by chance, as HybridNorm x + F(x).
-        if not observed.norm and not observed.norms_inside and each.has_norms:
+        if not observed.norm and each.has_norms and not any(branch.inside for branch in observed.branches.values()):
             continue
         if observed.lanes:
             expected = lane_blocks(each.placement, shape, kinds_of, observed.streams)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from ..find.terms import ordered
 from ..record import Stack, Sublayer
 from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
 from ..trace.graph import Graph
-from ..trace.operations import Trace, TracedValue
+from ..trace.operations import Trace
 from ..trace.recording import recorded
 from .fitting import StreamFormula, commonest, ends_with_norm, fits, sublayers, without_end
 from .lanes import is_doubly_stochastic, written_out
@@ -106,8 +106,9 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
     of_blocks = sublayers(observed, shape, blocks, found, final_norm)
     early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
     placement = commonest([sub.placement for sub in of_blocks])
+    paths = zip(*(sub.name.split(".") for sub in of_blocks), strict=False)
     return Stack(
-        name=_common_module([sub.name for sub in of_blocks]),
+        name=".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, paths)),
         blocks=len(blocks),
         placement=placement,
         scaled_placement="" if placement else commonest([sub.scaled_placement for sub in of_blocks]),
@@ -168,11 +169,6 @@ def _early(stream: Stream, piece: Segment) -> list[Sublayer]:
     return found
 
 
-def _common_module(names: Sequence[str]) -> str:
-    parts = zip(*(name.split(".") for name in names), strict=False)
-    return ".".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, parts))
-
-
 def wired_like(stack: Stack) -> Literal["Pre-LN", "Post-LN", ""]:
     """By where the norms stand: on inputs of sub-layers alone, or on sums alone; "" for others."""
     formulas = [sublayer.formula for sublayer in stack.sublayers if sublayer.block > 0]
@@ -188,7 +184,8 @@ def cut_in_blocks(kinds: Sequence[BranchKind]) -> BlockKinds:
     """
     places = ["mixing" if kind in _MIXING else kind for kind in kinds]
     # Stacks without feed-forwards alternate between ways of mixing: what they have in common says nothing of blocks.
-    length = _period(places if "feed_forward" in places else kinds)
+    some, lengths = list(places if "feed_forward" in places else kinds), range(1, len(kinds) + 1)
+    length = next(n for n in lengths if len(kinds) % n == 0 and some[:n] * (len(kinds) // n) == some)
     if length < len(kinds):
         starts = list(range(0, len(kinds), length))
     else:
@@ -196,12 +193,6 @@ def cut_in_blocks(kinds: Sequence[BranchKind]) -> BlockKinds:
         starts = [0, *(n for n, (one, two) in enumerate(after, 1) if one == "feed_forward" != two)]
     ends = [*starts[1:], len(kinds)]
     return tuple(tuple(kinds[start:end]) for start, end in zip(starts, ends, strict=True))
-
-
-def _period(some: Sequence[str]) -> int:
-    """Length of the shortest run whose repetition is the whole."""
-    every = range(1, len(some) + 1)
-    return next(n for n in every if len(some) % n == 0 and list(some[:n]) * (len(some) // n) == list(some))
 
 
 def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
@@ -214,7 +205,9 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
     Raises ValueError where a model cannot be looked at: with weights that are not finite, with a forward pass that
     raises or returns no floating-point tensor, or without any residual sum.
     """
-    _check_weights(model)
+    for name, weight in floating(model):
+        if not is_finite(weight):
+            raise ValueError(f"{name} has values that are not finite")
     with looked_at(model):
         graph = Graph(recorded_pass(model, inputs))
         streams = find_streams(graph)
@@ -226,6 +219,9 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
     return graph, streams
 
 
+_ITSELF = "the model itself"
+
+
 def _sums(graph: Graph) -> str:
     """What sums of two values were seen instead, in words."""
     sums = [value for value in graph.values if value.op in ("add", "sub") and graph.predecessors[value.number]]
@@ -235,31 +231,21 @@ def _sums(graph: Graph) -> str:
     of_two = [value for value in sums if len(graph.predecessors[value.number]) == 2]
     if itself:
         return (
-            f"{len(itself)} times a value is added to itself, first in {_place(itself[0])}: a branch that was to be "
-            "added took the name of the stream, as x = F(x); x = x + x does"
+            f"{len(itself)} times a value is added to itself, first in {itself[0].module or _ITSELF}: a branch that "
+            "was to be added took the name of the stream, as x = F(x); x = x + x does"
         )
     if not of_two:
         return "it adds no two values that come of its input"
     last = of_two[-1]
     if all(any(n in graph.norms for n in graph.predecessors[value.number]) for value in of_two):
         return (
-            f"{len(of_two)} sums add a norm to what it norms, first in {_place(of_two[0])}, and weights alone read "
-            "them: the skip goes into F, as in F(norm(x) + x), and not around it"
+            f"{len(of_two)} sums add a norm to what it norms, first in {of_two[0].module or _ITSELF}, and weights "
+            "alone read them: the skip goes into F, as in F(norm(x) + x), and not around it"
         )
     return (
-        f"{len(of_two)} sums of two values were seen, the last of shape {tuple(last.shape)} in {_place(last)}, none of "
-        "which could be followed as one"
+        f"{len(of_two)} sums of two values were seen, the last of shape {tuple(last.shape)} in {last.module or _ITSELF}"
+        ", none of which could be followed as one"
     )
-
-
-def _place(value: TracedValue) -> str:
-    return (value.modules[-1] if value.modules else "") or "the model itself"
-
-
-def _check_weights(model: nn.Module) -> None:
-    for name, weight in floating(model):
-        if not is_finite(weight):
-            raise ValueError(f"{name} has values that are not finite")
 
 
 def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:

@@ -5,7 +5,7 @@ wherever the formula is cut, so that a norm that feeds the skip too is the fault
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...report.words import kind_name
@@ -104,7 +104,8 @@ def _written(stack: Stack, place: int) -> list[_Block] | None:
         words[id(sublayer.formula.branch)] = kind_name(sublayer.kind)
     norms = {use.at: _split(use.parameters[0], place) for use in stack.norm_uses if use.parameters}
     several = Counter(name for _, name in set(norms.values()))
-    for term in _all_terms(stack):
+    pieces = [one.formula.segment for one in in_blocks(stack)]
+    for term in {id(term): term for piece in pieces for term in (*piece.terms, piece.start)}.values():
         if term.kind == "norm" and term.at in norms:
             key, name = norms[term.at]
             # A number that comes once is none of a block, as that of a norm in front of them.
@@ -136,11 +137,6 @@ def _written(stack: Stack, place: int) -> list[_Block] | None:
         if len(writer.reads) > 1:
             return None
     return ordered
-
-
-def _all_terms(stack: Stack) -> Iterable[Term]:
-    pieces = [one.formula.segment for one in in_blocks(stack)]
-    return {id(term): term for piece in pieces for term in (*piece.terms, piece.start)}.values()
 
 
 def _shown(name: str) -> str:

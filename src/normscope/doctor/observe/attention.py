@@ -21,7 +21,7 @@ from ..record import Stack, with_measured
 from ..trace.flow import FUSED, SOFTMAX, rearranged
 from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
-from ..trace.operations import Origin, Ref, TracedValue
+from ..trace.operations import UNREPEATABLE, Origin, Ref, TracedValue
 from .norms import places_along
 from .parameters import size_of
 from .reach import places_of, probed, seen_keys
@@ -91,13 +91,12 @@ def _of(graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: 
         return None
     try:
         found = _measured(graph, place, branch.kind == "attention", padding.get(branch.kind))
-    except (ValueError, RuntimeError, IndexError):
-        # Layouts that are cut into chunks are not understood.
+    except UNREPEATABLE:
         return None
     if found is None or found.wrong_axis or not places or branch.kind != "attention":
         return found
     after, operands = _after(graph, place), (place.queries, place.keys)
-    with suppress(ValueError, RuntimeError, IndexError):
+    with suppress(*UNREPEATABLE):
         of_places = places_of(graph, operands, place.values, lambda given: _logits(graph, place, after, given))
         found = replace(found, **of_places)
     return found
@@ -119,7 +118,7 @@ def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
             if len(given) == 3:
                 yield _Place(queries=given[0], keys=given[1], values=given[2], scores=None, softmax=number)
         elif value.op in SOFTMAX:
-            scores = [n for n in branch.computed if _meets(graph, n) and graph.depends(number, n)]
+            scores = [n for n in branch.computed if graph.is_data_product(graph.values[n]) and graph.depends(number, n)]
             if scores and len(factors := graph.factors(graph.values[scores[0]])) == 2:
                 weighed = _weighed(graph, number)
                 yield _Place(
@@ -129,10 +128,6 @@ def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
                     scores=scores[0] if len(scores) == 1 else None,
                     softmax=number,
                 )
-
-
-def _meets(graph: Graph, number: int) -> bool:
-    return graph.is_data_product(graph.values[number])
 
 
 def _weighed(graph: Graph, softmax: int) -> tuple[int, int, int] | None:

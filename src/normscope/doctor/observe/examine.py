@@ -23,6 +23,7 @@ from ..measured import ModelMeasurements
 from ..record import Stack, norm_over, with_measured
 from ..trace.forward import Inputs, call_with, tokens_in
 from ..trace.graph import Graph
+from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
 from .gradients import NoGradient, NonfiniteLoss, backward, loss_of, with_opening
 from .norms import norm_gains, powers
@@ -189,8 +190,7 @@ def rewired_loss_nats(
                 if wired_like(stack) == wired:
                     ends |= _rewired(graph, stream, stack, ends, pre=wired == "Pre-LN")
             return float(loss_of(_output(graph, ends), loss)[0])
-        except (ValueError, RuntimeError, IndexError):
-            # Experts, and memory that is written piece by piece, cannot be computed again with other values.
+        except UNREPEATABLE:
             return None
 
 

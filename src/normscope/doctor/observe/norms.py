@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -14,7 +15,7 @@ from ..measured import NormGain, NormUse
 from ..trace.flow import PRODUCTS, REARRANGING
 from ..trace.graph import Graph
 from ..trace.norms import NormFunction, power_of
-from ..trace.operations import Origin, Ref, TracedValue, memory_of, names_by_memory
+from ..trace.operations import UNREPEATABLE, Origin, Ref, TracedValue, memory_of, names_by_memory
 from .parameters import size_of
 from .sums import with_gain
 
@@ -96,9 +97,8 @@ def _operands(graph: Graph, number: int) -> Iterator[tuple[int, ...]]:
             if graph.is_weight_product(value):
                 yield _contracted(graph, at, consumer, places)
             elif value.op in REARRANGING and len(graph.predecessors[consumer]) == 1:
-                moved = [_again(graph, at, place, consumer) for place in places]
-                if all(one is not None for one in moved):
-                    todo.append((consumer, [one for one in moved if one is not None]))
+                with suppress(*UNREPEATABLE):
+                    todo.append((consumer, [graph.trace.again({at: place}, consumer) for place in places]))
             elif step is not None and step.kind in ("same", "scale") and value.shape == graph.values[at].shape:
                 todo.append((consumer, places))
 
@@ -110,13 +110,6 @@ def places_along(shape: torch.Size, dimension: int) -> Tensor:
     return torch.arange(float(shape[dimension])).reshape(along).expand(shape).contiguous()
 
 
-def _again(graph: Graph, source: int, places: Tensor, number: int) -> Tensor | None:
-    try:
-        return graph.trace.again({source: places}, number)
-    except (ValueError, RuntimeError, IndexError):
-        return None
-
-
 def _contracted(graph: Graph, at: int, product: int, places: list[Tensor]) -> tuple[int, ...]:
     value = graph.values[product]
     arguments = value.call.args if value.call else ()
@@ -125,13 +118,14 @@ def _contracted(graph: Graph, at: int, product: int, places: list[Tensor]) -> tu
         return ()
     # Of a product's two factors the left one has the contracted dimension at its end.
     inner = 1 if value.op == "convolution" else -1 if refs.index(at) < len(refs) - 1 else -2
-    found = []
-    for dimension, place in enumerate(places):
-        if place.ndim > abs(inner) - (inner > 0) and place.shape[inner] > 1:
-            first = place.narrow(inner, 0, 1).expand_as(place)
-            if not torch.equal(first, place):
-                found.append(dimension)
-    return tuple(found)
+    deep = abs(inner) - (inner > 0)
+    return tuple(
+        dimension
+        for dimension, place in enumerate(places)
+        if place.ndim > deep
+        and place.shape[inner] > 1
+        and not torch.equal(place.narrow(inner, 0, 1).expand_as(place), place)
+    )
 
 
 def powers(graph: Graph) -> tuple[tuple[str, int], ...]:
@@ -141,7 +135,7 @@ def powers(graph: Graph) -> tuple[tuple[str, int], ...]:
         if value.tensor.ndim > 1 and not value.tensor.is_meta and value.number not in graph.norms:
             power = power_of(graph, value)
             if power is not None:
-                found.setdefault(value.modules[-1] if value.modules else "", power)
+                found.setdefault(value.module, power)
     return tuple(found.items())
 
 
@@ -175,13 +169,9 @@ def _gain(graph: Graph, number: int, names: dict[int, str]) -> NormGain | None:
         own_size=float(own.square().mean().sqrt()),
         negative=float((own < 0).double().mean()),
         constant=bool((own == own[0]).all()),
-        adds_one=_near(total, own + 1),
+        # In bfloat16, 1 + w keeps three digits.
+        adds_one=float((total - own - 1).abs().max()) < 0.01,
     )
-
-
-def _near(one: Tensor, other: Tensor) -> bool:
-    # In bfloat16, 1 + w keeps three digits.
-    return float((one - other).abs().max()) < 0.01
 
 
 def _within(graph: Graph, number: int) -> list[int]:
@@ -209,10 +199,9 @@ def _after(graph: Graph, number: int) -> list[int]:
 def _vectors(graph: Graph, value: TracedValue) -> list[int]:
     if value.op != "mul":
         return []
-    given = [n for n in value.inputs if not graph.values[n].is_data]
     return [
         n
-        for n in given
+        for n in value.inputs
         if graph.values[n].origin == Origin.TRAINABLE
         and graph.values[n].shape[-1:] == value.shape[-1:] > (1,)
         and graph.values[n].tensor.numel() == value.shape[-1]

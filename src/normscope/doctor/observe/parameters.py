@@ -7,7 +7,7 @@ reads them may come of another table.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torch import Tensor, nn
 
@@ -22,12 +22,6 @@ def size_of(tensor: Tensor) -> float:
     if tensor.is_meta or not tensor.numel() or tensor.is_sparse:
         return math.nan
     return euclidean_norm(tensor) / math.sqrt(tensor.numel())
-
-
-def _size_of_rows(looked_up: Tensor) -> float:
-    """The same of the rows that are not 0, as those of padding are."""
-    rows = looked_up.detach().reshape(-1, looked_up.shape[-1])
-    return size_of(some) if len(some := rows[rows.any(dim=1)]) else 0.0
 
 
 FLAT = 0.01
@@ -52,15 +46,7 @@ def flat_gates(model: nn.Module, trace: Trace) -> dict[str, float]:
     return found
 
 
-def _of_sigmoid(y: Tensor) -> Tensor:
-    return 4 * y * (1 - y)
-
-
-def _of_tanh(y: Tensor) -> Tensor:
-    return 1 - y * y
-
-
-_SLOPES = {"sigmoid": _of_sigmoid, "tanh": _of_tanh}
+_SLOPES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": lambda y: 4 * y * (1 - y), "tanh": lambda y: 1 - y * y}
 """Of a curve's value its slope, over the greatest."""
 
 
@@ -139,12 +125,14 @@ class _Ends:
             if name is None or not isinstance(places, Ref) or values[weight.number].origin != Origin.TRAINABLE:
                 continue
             factor, end = self._scaled(value.number)
+            rows = values[end].tensor.detach().reshape(-1, values[end].shape[-1])
+            looked_up = rows[rows.any(dim=1)]  # rows of padding are 0
             yield Table(
                 name=name,
                 size=size_of(values[weight.number].tensor),
                 width=value.shape[-1],
                 factor=factor,
-                rows_size=_size_of_rows(values[end].tensor),
+                rows_size=size_of(looked_up) if len(looked_up) else 0.0,
                 by_place=_counts(values[places.number].tensor),
                 joined_at=self._joined(end),
             )

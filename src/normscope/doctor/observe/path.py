@@ -67,12 +67,9 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
         if value.op in _CURVES:
             return "last"
         (at,) = graph.predecessors[at]
-    curved = [v for v in values if v.op not in _LINEAR | REARRANGING | PRODUCTS and not _is_multiple(graph, v)]
-    return "" if curved else "none"
-
-
-def _is_multiple(graph: Graph, value: TracedValue) -> bool:
-    return value.op in ("mul", "div") and len(graph.predecessors[value.number]) == 1 and len(set(value.inputs)) > 0
+    straight = _LINEAR | REARRANGING | PRODUCTS
+    multiples = {v.number for v in values if v.op in ("mul", "div") and len(graph.predecessors[v.number]) == 1}
+    return "none" if all(value.op in straight or value.number in multiples for value in values) else ""
 
 
 def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, int], ...]:
@@ -81,7 +78,7 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, in
     Of each place what it is, the innermost module that runs, and the number of the stack that the stream goes on in.
     """
     found = [
-        ("dropout", _module(graph, join), place)
+        ("dropout", graph.values[join].module, place)
         for place, stream in enumerate(streams)
         for join in stream.joins
         if join in graph.trace.dropped and join != stream.last
@@ -96,7 +93,7 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, in
                 if not graph.predecessors[at]:
                     break
             if curve and at in lasts:
-                found.append((curve, _module(graph, at), place))
+                found.append((curve, graph.values[at].module, place))
     return tuple(found)
 
 
@@ -106,7 +103,7 @@ def first_nan(graph: Graph) -> str:
     if not nan:
         return ""
     (value, *_) = nan
-    at = f" in {module}" if (module := _module(graph, value.number)) else ""
+    at = f" in {value.module}" if value.module else ""
     if value.op in SOFTMAX and value.call is not None:
         dimension = int(value.call.args[1]) % len(value.shape)
         rows = graph.values[value.inputs[0]].tensor.isneginf().all(dimension)
@@ -116,10 +113,6 @@ def first_nan(graph: Graph) -> str:
                 "nothing but -inf: a mask hides all that it runs over"
             )
     return f"{value.op}{at} makes the first NaN"
-
-
-def _module(graph: Graph, number: int) -> str:
-    return graph.values[number].modules[-1] if graph.values[number].modules else ""
 
 
 def added_again(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -136,11 +129,14 @@ def _added_again(graph: Graph, stream: Stream, names: Mapping[int, str]) -> Iter
             continue
         for given in (n for n in value.inputs if not graph.values[n].is_data):
             tensor = graph.values[given].tensor
-            if tensor.shape[-1] != stream.width or _one_row(tensor):
+            rows = tensor.reshape(-1, tensor.shape[-1])
+            # A bias adds the same vector to every token, however it was broadcast.
+            if tensor.shape[-1] != stream.width or bool((rows == rows[:1]).all()):
                 continue
             leaves = [memory_of(leaf.tensor) for leaf in graph.trace.leaves(given)]
             name = next((names[leaf] for leaf in leaves if leaf in names), "")
-            at = next((n for n, (one, *_) in enumerate(groups) if _equal(one, tensor)), None)
+            alike = [n for n, (one, *_) in enumerate(groups) if one.shape == tensor.shape]
+            at = next((n for n in alike if torch.equal(groups[n][0], tensor)), None)
             if at is None:
                 groups.append((tensor, name, (number,)))
             else:
@@ -148,30 +144,19 @@ def _added_again(graph: Graph, stream: Stream, names: Mapping[int, str]) -> Iter
     yield from ((name, places) for _, name, places in groups if len(places) > 1)
 
 
-def _one_row(tensor: torch.Tensor) -> bool:
-    """Whether it adds the same vector to every token, as a bias does, however it was broadcast."""
-    rows = tensor.reshape(-1, tensor.shape[-1])
-    return bool((rows == rows[:1]).all())
-
-
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(one, other)
-
-
 def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
     """Where data is multiplied, or masked, with numbers that the pass drew, and that its results depend on."""
     drawn: set[int] = set()
     found: list[tuple[str, int]] = []
     for value in graph.values:
-        from_draw = value.op in _DRAWN or any(n in drawn for n in value.inputs)
-        if not from_draw:
+        if value.op not in _DRAWN and drawn.isdisjoint(value.inputs):
             continue
         # A product with a drawn matrix is a projection, such as that of hashing.
         multiplies = value.op in ("mul", "div", "where", "masked_fill", "native_dropout")
         if not value.is_data:
             drawn.add(value.number)
         elif multiplies and any(graph.depends(result, value.number) for result in graph.trace.results):
-            found.append((value.modules[-1] if value.modules else "", value.number))
+            found.append((value.module, value.number))
     return tuple(found)
 
 
@@ -179,7 +164,7 @@ def writers(graph: Graph) -> tuple[tuple[str, int], ...]:
     """Where data is changed in place, but for sums, as of a branch into its stream: the innermost module that runs, and
     the number of what it is then."""
     return tuple(
-        (value.modules[-1], value.number)
+        (value.module, value.number)
         for value in graph.values
         if value.modules and value.is_data and value.call is not None and _is_in_place(value.call.function)
     )

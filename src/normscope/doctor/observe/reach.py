@@ -18,7 +18,7 @@ from ..measured import PlaceLogits, RecordedPlace
 from ..record import Stack, with_measured
 from ..trace.flow import disturb, keeps_rows, rearranged
 from ..trace.graph import Graph
-from ..trace.operations import TracedValue
+from ..trace.operations import UNREPEATABLE, TracedValue
 
 # A, C = the two dimensions of tokens as the model is given them, mostly sequences and places in them, D = width
 # B = sequences, Q = queries, K = keys
@@ -78,7 +78,7 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
             given[number] = changed
         try:
             after = graph.trace.again(given, wanted)
-        except (ValueError, RuntimeError, IndexError):
+        except UNREPEATABLE:
             return False, ()
         moved_AC = (after - output).abs().amax(-1).nan_to_num() > _SHOWS * output.abs().amax()
         moved_AC = moved_AC.T if turned else moved_AC

@@ -21,6 +21,7 @@ from ..record import BranchWeights, Stack, StackRecipe
 from ..trace.flow import BY_NUMBER, RESHAPING, SOFTMAX, moved_rows
 from ..trace.graph import Graph
 from ..trace.norms import NormFunction
+from ..trace.operations import UNREPEATABLE
 from .sums import read_once
 
 
@@ -34,7 +35,9 @@ def recipe_of(graph: Graph, number: int, streams: Sequence[Stream], stack: Stack
     places = [sublayer.measured.place.stream for sublayer in stack.sublayers if sublayer.measured.place]
     if stream.before or any(len(branch.reads) != 1 for branch in branches) or stack.end is None:
         return None
-    memories = {n for branch in branches for n, other in enumerate(streams) if _reads(branch, stream, other)}
+    read = [number for branch in branches for number in branch.memory]
+    others = [other for other in streams if other is not stream]
+    memories = [other for other in others if any(other.values >> at & 1 for at in read)]
     x = graph.values[places[0]].tensor
     if len(memories) > 1 or x.ndim < 2 or x.shape[-1] != stream.width:
         return None  # one of another width is still flattened, as what a product with weights over depth gives
@@ -44,10 +47,14 @@ def recipe_of(graph: Graph, number: int, streams: Sequence[Stream], stack: Stack
     if any(seen < in_sequence for seen in keys):
         return None
     attending = next((branch for branch in branches if branch.kind == "attention"), None)
+    causal = False
+    if attending is not None:
+        with_last = attending.reads[0], attending.output, -1
+        causal = not bool(moved_rows(graph, *with_last, torch.Generator().manual_seed(0))[:-1].any())
     recipe = StackRecipe(
         width=stream.width,
         tokens=max(keys, default=in_sequence or len(x)),
-        causal=attending is not None and not _sees_later(graph, attending),
+        causal=causal,
         parts=_parts(x),
         weights=weights,
         source=stream.term(places[0]),
@@ -65,15 +72,6 @@ def _taken(term: Term, stream: Stream) -> tuple[int, ...]:
     if term.norm is not None:
         return (term.norm.source,)
     return stream.branches[term.branch].reads if term.kind == "branch" else ()
-
-
-def _reads(branch: Branch, own: Stream, other: Stream) -> bool:
-    return other is not own and any(other.values >> n & 1 for n in branch.memory)
-
-
-def _sees_later(graph: Graph, branch: Branch) -> bool:
-    """Whether a change of the last token changes the branch at another one."""
-    return bool(moved_rows(graph, branch.reads[0], branch.output, -1, torch.Generator().manual_seed(0))[:-1].any())
 
 
 def _parts(x: torch.Tensor) -> tuple[tuple[Products, bool], ...]:
@@ -110,8 +108,7 @@ def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:
         if branch.kind in ("attention", "cross_attention"):
             return _attention(graph, branch, branch.kind, products)
         return _feed_forward(graph, branch, products) if branch.kind == "feed_forward" else None
-    except (ValueError, RuntimeError, IndexError):
-        # What is computed piece by piece, as by experts, cannot be computed again with other values.
+    except UNREPEATABLE:
         return None
 
 
@@ -129,11 +126,12 @@ def _features(weight: Tensor, last: int) -> int:
 
 def _attention(graph: Graph, branch: Branch, kind: SublayerKind, products: list[int]) -> BranchWeights | None:
     softmaxes = [n for n in branch.computed if graph.values[n].op in SOFTMAX]
-    mixing = [n for n in branch.computed if graph.is_data_product(graph.values[n]) and _after(graph, n, softmaxes)]
+    meetings = [n for n in branch.computed if graph.is_data_product(graph.values[n])]
+    mixing = [n for n in meetings if any(graph.depends(n, softmax) for softmax in softmaxes)]
     if len(softmaxes) != 1 or len(mixing) != 1:
         return None
     ((softmax,), (mixed,)) = softmaxes, mixing
-    scores = [n for n in branch.computed if graph.is_data_product(graph.values[n]) and graph.depends(softmax, n)]
+    scores = [n for n in meetings if graph.depends(softmax, n)]
     (values,) = [n for n in graph.predecessors[mixed] if not graph.depends(n, softmax)][:1] or [mixed]
     of_scores = [n for n in products if graph.depends(softmax, n)]
     of_values = [n for n in products if graph.depends(values, n)]
@@ -162,10 +160,6 @@ def _attention(graph: Graph, branch: Branch, kind: SublayerKind, products: list[
     return BranchWeights(kind=kind, gains=gains, inside=inside, keys=keys)
 
 
-def _after(graph: Graph, number: int, softmaxes: list[int]) -> bool:
-    return any(graph.depends(number, n) for n in softmaxes)
-
-
 def _scale_from(graph: Graph, number: int, until: int) -> float:
     """What multiplies a value on the way from `until`, masks aside; or since the last step that is more than that."""
     found = 1.0
@@ -189,14 +183,10 @@ def _inside(graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]])
     names = [place.name for place in branch.inside]
     if any(names.count(name) != len(places.get(name, ())) for name in names):
         return None
-    norms = [n for n in branch.computed if n in graph.norms]
-    if len(norms) != len(names) or len({graph.norms[n].kind for n in norms}) > 1 or _curves(graph, norms):
+    norms = [graph.norms[n] for n in branch.computed if n in graph.norms]
+    if len(norms) != len(names) or len({norm.kind for norm in norms}) > 1 or any(norm.is_curve for norm in norms):
         return None
-    return {place: graph.norms[norms[0]] for name in names for place in places[name]}
-
-
-def _curves(graph: Graph, norms: list[int]) -> bool:
-    return any(graph.norms[n].is_curve for n in norms)
+    return {place: norms[0] for name in names for place in places[name]}
 
 
 def _feed_forward(graph: Graph, branch: Branch, products: list[int]) -> BranchWeights | None:
@@ -206,7 +196,7 @@ def _feed_forward(graph: Graph, branch: Branch, products: list[int]) -> BranchWe
     (hidden,) = graph.predecessors[last][:1] or [last]
     norms = [n for n in branch.computed if n in graph.norms]
     starts, end, inside = [_with_bias(graph, n) for n in first], hidden, {}
-    if len(norms) > 1 or (norms and len(first) > 1) or _curves(graph, norms):
+    if len(norms) > 1 or (norms and len(first) > 1) or any(graph.norms[n].is_curve for n in norms):
         return None
     if norms:
         early = graph.norms[norms[0]].source == starts[0]

@@ -14,7 +14,7 @@ from ..measured import RecordedPlace, SublayerMeasurements
 from ..record import Stack
 from ..trace.flow import apart
 from ..trace.graph import Graph
-from ..trace.operations import Origin, memory_of
+from ..trace.operations import UNREPEATABLE, Origin, memory_of
 from .norms import norm_uses, over_features
 from .path import ROUNDING, curves_of, precision, shut_by, skip_is_stopped
 from .recipe import recipe_of
@@ -50,8 +50,7 @@ def stay_copies(graph: Graph, stream: Stream) -> bool | None:
             if not _are_copies(graph.trace.again({**moved, **before}, join), stream):
                 return False
             before = {join: graph.values[join].tensor}
-    except (ValueError, RuntimeError, IndexError):
-        # Experts, and memory that is written piece by piece, cannot be computed again with other values.
+    except UNREPEATABLE:
         return None
     return True
 
@@ -220,14 +219,11 @@ def mean_cosine(x: Tensor) -> float | None:
     """
     if x.ndim < 2:
         return None
-    x_BTD = x.reshape(1 if x.ndim == 2 else len(x), -1, x.shape[-1]).to(_wide(x))
+    x_BTD = x.reshape(1 if x.ndim == 2 else len(x), -1, x.shape[-1])
+    x_BTD = x_BTD.to(torch.float32 if x.device.type == "mps" else torch.float64)
     tokens = x_BTD.shape[1]
     if tokens < 2:
         return None
     unit_BTD = nn.functional.normalize(x_BTD, dim=-1, eps=torch.finfo(x_BTD.dtype).tiny)
     pairs_B = unit_BTD.sum(1).square().sum(-1) - unit_BTD.square().sum((1, 2))
     return float(pairs_B.mean()) / (tokens * (tokens - 1))
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.float32 if x.device.type == "mps" else torch.float64

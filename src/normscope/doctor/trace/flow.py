@@ -152,8 +152,7 @@ def mixes_positions(graph: Flow, read: int, output: int) -> bool | None:
 
     Raises what computing again raises.
     """
-    x = graph.values[read].tensor
-    tokens = x.numel() // x.shape[-1]
+    tokens = graph.values[read].rows
     if graph.values[output].tensor.numel() % tokens or keeps_rows(graph, read, output):
         return False
     generator = torch.Generator().manual_seed(0)
@@ -204,31 +203,21 @@ def keeps_rows(graph: Flow, read: int, output: int) -> bool:
     That is what multiplies rows with a matrix from the right, works on each number alone, or cuts the last dimension.
     False says nothing: there are other ways to do so.
     """
-    x = graph.values[read].tensor
-    tokens = x.numel() // x.shape[-1]
-    inside = graph.between(read, output)
+    inside, tokens = graph.between(read, output), graph.values[read].rows
     return all(_by_row(graph, graph.values[n], set(inside), tokens) for n in inside[1:])
 
 
 def _by_row(graph: Flow, value: TracedValue, inside: set[int], tokens: int) -> bool:
     given = [graph.values[n] for n in graph.predecessors[value.number] if n in inside]
-    if value.call is None or not value.shape or any(_value_rows(one) != tokens for one in (value, *given)):
+    if value.call is None or not value.shape or any(one.rows != tokens for one in (value, *given)):
         return False
     if value.op in PRODUCTS:
-        first = value.call.args[1 if value.op == "addmm" else 0]
-        return (
-            value.op in ("mm", "addmm") and isinstance(first, Ref) and [one.number for one in given] == [first.number]
-        )
+        return value.op in ("mm", "addmm") and [one.number for one in given] == graph.factors(value)[:1]
     if value.op in RESHAPING:
         return True
-    same = all(one.shape[:-1] == value.shape[:-1] for one in given)
     if value.op in _CUTTING:
-        return same
-    return same and value.op in BY_NUMBER and all(one.shape == value.shape for one in given)
-
-
-def _value_rows(value: TracedValue) -> int:
-    return value.tensor.numel() // value.shape[-1] if value.shape and value.shape[-1] else 0
+        return all(one.shape[:-1] == value.shape[:-1] for one in given)
+    return value.op in BY_NUMBER and all(one.shape == value.shape for one in given)
 
 
 def apart(x: Tensor, streams: int, width: int) -> Tensor | None:

@@ -14,12 +14,13 @@ once. Norms differ: their numbers are made from the value alone.
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from math import nan
 
 import torch
 from torch import Tensor
 
 from .flow import Flow, apart, rearranged
-from .operations import Origin, TracedValue
+from .operations import UNREPEATABLE, Origin, TracedValue
 
 _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
 """Relative, of what random streams give; 1e-4 for wider numbers."""
@@ -45,16 +46,19 @@ class LaneWeights:
     @property
     def total(self) -> float:
         """What streams that are all equal are multiplied with, the mean over tokens; NaN on the meta device."""
-        return float("nan") if self.values_NOI is None else float(self.values_NOI.double().sum(-1).mean())
+        return nan if self.values_NOI is None else float(self.values_NOI.double().sum(-1).mean())
+
+    @property
+    def _off(self) -> Tensor:
+        """Of every token how far the sums of rows and columns are from 1; NaN on the meta device."""
+        each = torch.full((1, 1, 1), nan) if self.values_NOI is None else self.values_NOI.double()
+        return (torch.cat([each.sum(-1), each.sum(-2)], -1) - 1).abs()
 
     @property
     def from_doubly_stochastic(self) -> float:
         """The largest difference of a row's or a column's sum from 1, or the largest negative weight."""
-        if self.values_NOI is None:
-            return float("nan")
-        each = self.values_NOI.double()
-        sums = torch.cat([each.sum(-1), each.sum(-2)], -1)
-        return max(float((sums - 1).abs().max()), float((-each).max()))
+        negative = nan if self.values_NOI is None else float((-self.values_NOI.double()).max())
+        return max(float(self._off.max()), negative)
 
     @property
     def one_side_alone(self) -> float | None:
@@ -69,18 +73,14 @@ class LaneWeights:
     def spread(self) -> float:
         """Standard deviation of all weights over tokens and streams, relative to their mean; NaN on the meta device."""
         if self.values_NOI is None:
-            return float("nan")
+            return nan
         each = self.values_NOI.double()
         mean = abs(float(each.mean()))
         return float(each.std(correction=0)) / mean if mean else float("inf")
 
     def tokens_off(self, by_more_than: float) -> float:
         """The share of tokens at which a sum of a row or a column differs from 1 by more than that."""
-        if self.values_NOI is None:
-            return float("nan")
-        each = self.values_NOI.double()
-        sums = torch.cat([each.sum(-1), each.sum(-2)], -1)
-        return float(((sums - 1).abs().amax(-1) > by_more_than).double().mean())
+        return nan if self.values_NOI is None else float((self._off.amax(-1) > by_more_than).double().mean())
 
     def applied(self, x_NID: Tensor) -> Tensor:
         """The streams that these weights make of others: (N, I, D) to (N, O, D)."""
@@ -121,7 +121,7 @@ def weights_of(
             columns.append(again(one))
         some = torch.randn(x_NID.shape, generator=torch.Generator().manual_seed(0))
         expected = again(some)
-    except (ValueError, RuntimeError, IndexError):
+    except UNREPEATABLE:
         return None
     if expected is None or any(column is None or len(column) != len(expected) for column in columns):
         return None
@@ -131,12 +131,9 @@ def weights_of(
     weights = LaneWeights(max(streams), width, origin, mean, None if same else by_feature)
     tolerance = _TOLERANCE.get(source.dtype, 1e-4)
     shown = expected.float()
-    close = torch.allclose(weights.applied(some.to(shown)), shown, rtol=tolerance, atol=tolerance * _size(shown))
+    size = float(shown.abs().mean()) if shown.numel() else 0.0
+    close = torch.allclose(weights.applied(some.to(shown)), shown, rtol=tolerance, atol=tolerance * size)
     return weights if close else None
-
-
-def _size(x: Tensor) -> float:
-    return float(x.abs().mean()) if x.numel() else 0.0
 
 
 def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int]]:

@@ -129,8 +129,23 @@ class TracedValue:
         return self.tensor.shape
 
     @property
+    def rows(self) -> int:
+        """How many vectors of its last dimension it holds."""
+        return self.tensor.numel() // self.shape[-1] if self.shape and self.shape[-1] else 0
+
+    @property
+    def module(self) -> str:
+        """The innermost module that was running; "" outside of all."""
+        return self.modules[-1] if self.modules else ""
+
+    @property
     def is_data(self) -> bool:
         return self.origin == Origin.DATA
+
+
+UNREPEATABLE = (ValueError, RuntimeError, IndexError)
+"""What `again` raises of experts, of layouts in chunks, and of memory that is written piece by piece: they cannot be
+computed again with other values."""
 
 
 @dataclass(slots=True)

@@ -174,24 +174,28 @@ def _is_unscaled(seen: AttentionMeasurements, _: int) -> bool:
     return sizes is not None and seen.head_width >= _NARROW and min(scale, scale * sizes) >= _MISSING
 
 
+def _is_over(seen: AttentionMeasurements, number: float, within: float = _SAME) -> bool:
+    """Whether the scale is 1 over a number."""
+    return abs(abs(seen.scale or 0.0) * number - 1) < within
+
+
 def _is_of_width(seen: AttentionMeasurements, width: int) -> bool:
-    return width > seen.head_width and abs(abs(seen.scale or 0.0) * math.sqrt(width) - 1) < _SAME
+    return width > seen.head_width and _is_over(seen, math.sqrt(width))
 
 
 def _is_by_width_of_stream(seen: AttentionMeasurements, width: int) -> bool:
-    return width > seen.head_width and abs(abs(seen.scale or 0.0) * width - 1) < _SAME
+    return width > seen.head_width and _is_over(seen, width)
 
 
 def _is_by_width(seen: AttentionMeasurements, _: int) -> bool:
-    return seen.head_width > 1 and abs(abs(seen.scale or 0.0) * seen.head_width - 1) < _SAME
+    return seen.head_width > 1 and _is_over(seen, seen.head_width)
 
 
 def _is_by_keys(seen: AttentionMeasurements, _: int) -> bool:
     keys = max(1, seen.all_keys)
     # One number may be both by chance.
-    return max(keys, seen.head_width) > 1.1 * min(keys, seen.head_width) and (
-        abs(abs(seen.scale or 0.0) * math.sqrt(keys) - 1) < _EXACT
-    )
+    apart = max(keys, seen.head_width) > 1.1 * min(keys, seen.head_width)
+    return apart and _is_over(seen, math.sqrt(keys), _EXACT)
 
 
 _EXACT = 1e-4
@@ -200,10 +204,7 @@ _EXACT = 1e-4
 def _is_by_heads(seen: AttentionMeasurements, width: int) -> bool:
     heads = width // seen.head_width
     # Of d² heads it is 1/d.
-    return (
-        heads not in (1, seen.head_width, seen.head_width**2)
-        and abs(abs(seen.scale or 0.0) * math.sqrt(heads) - 1) < _EXACT
-    )
+    return heads not in (1, seen.head_width, seen.head_width**2) and _is_over(seen, math.sqrt(heads), _EXACT)
 
 
 _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str], ...] = (

@@ -23,7 +23,10 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
     """Gains that every initialisation makes constant, at another constant than norms have."""
     if patient.trained:
         return
-    gains = _of_stream(patient)
+    # Smaller ones than a stream are of queries and keys, which may have a temperature of their own.
+    widths = {stack.width for stack in patient.stacks}
+    sizes = {name: parameter.numel() for name, parameter in patient.model.named_parameters()}
+    gains = [gain for gain in patient.observed.norm_gains if sizes.get(gain.name) in widths]
     large = _most_or_a_row(patient, gains, lambda gain: gain.total > 1 + _OFF)
     if large:
         added = [gain for gain in large if gain.adds_one]
@@ -100,7 +103,7 @@ def gain_convention(patient: Patient) -> Iterator[Fault]:
     if not patient.trained or len(gains) < 3:
         return
     doubled = [gain for gain in gains if gain.adds_one and abs(gain.own - 1) < _NEAR]
-    if _agree(doubled, gains):
+    if len(doubled) >= _ALL_BUT * len(gains):
         yield Fault(
             where=listed(gain.name for gain in doubled),
             message=f"{len(doubled)} of {len(gains)} norms have parameters about 1 (mean {_mean(doubled):.3g}), and "
@@ -108,7 +111,7 @@ def gain_convention(patient: Patient) -> Iterator[Fault]:
             fix="subtract 1 from these weights when they are loaded, or multiply by w and not by 1 + w",
         )
     lost = [gain for gain in gains if not gain.adds_one and abs(gain.own) < _NEAR and gain.own_size < 2 * _NEAR]
-    if _agree([gain for gain in lost if gain.negative > _SIGNS or not gain.own_size], gains):
+    if sum(gain.negative > _SIGNS or not gain.own_size for gain in lost) >= _ALL_BUT * len(gains):
         yield Fault(
             where=listed(gain.name for gain in lost),
             message=f"{len(lost)} of {len(gains)} norms have parameters about 0 (mean {_mean(lost):.3g}, "
@@ -116,17 +119,6 @@ def gain_convention(patient: Patient) -> Iterator[Fault]:
             "by them as they are: they were trained for norms that multiply by 1 + w",
             fix="add 1 to these weights when they are loaded, or multiply by 1 + w",
         )
-
-
-def _of_stream(patient: Patient) -> list[NormGain]:
-    """Those as wide as a stream: smaller ones are of queries and keys, which may have a temperature of their own."""
-    widths = {stack.width for stack in patient.stacks}
-    sizes = {name: parameter.numel() for name, parameter in patient.model.named_parameters()}
-    return [gain for gain in patient.observed.norm_gains if sizes.get(gain.name) in widths]
-
-
-def _agree(some: Sequence[NormGain], gains: Sequence[NormGain]) -> bool:
-    return len(some) >= _ALL_BUT * len(gains)
 
 
 def _mean(gains: Sequence[NormGain]) -> float:
@@ -200,7 +192,8 @@ def _compared(patient: Patient, tables: list[Table]) -> Iterator[Fault]:
             continue
         drowned, over = (tokens, other) if ratio > 1 else (other, tokens)
         # Vaswani et al.'s factor makes tokens larger on purpose, at a real width as large as sinusoids.
-        lost = (ratio > 1 or ratio < 1 / _LOST) if tokens.factor == 1 else ratio > 1 and not _is_sinusoid(other)
+        sinusoid = math.isclose(other.rows_size, math.sqrt(0.5), rel_tol=1e-3)
+        lost = (ratio > 1 or ratio < 1 / _LOST) if tokens.factor == 1 else ratio > 1 and not sinusoid
         # Marian's configuration leaves √d out of small rows, and its checkpoints' has it.
         lost = lost and (bool(other.name) or not is_librarys(patient.model, (tokens.name,)))
         yield Fault(
@@ -217,10 +210,6 @@ def _compared(patient: Patient, tables: list[Table]) -> Iterator[Fault]:
 
 
 _COMPUTED = "positions that are computed"
-
-
-def _is_sinusoid(table: Table) -> bool:
-    return math.isclose(table.rows_size, math.sqrt(0.5), rel_tol=1e-3)
 
 
 def _times(table: Table) -> str:

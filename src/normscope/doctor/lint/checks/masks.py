@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from ....report.words import kind_name
-from ...measured import AttentionMeasurements
 from ...record import Stack
 from ...result import Severity
 from ..patient import Patient, branch_names
@@ -24,7 +23,8 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
         if not ordered:
             continue
         # What comes before a stack that hides later tokens is read by it, as an encoder is.
-        before = any(not seen.sees_later for later in patient.stacks[number + 1 :] for seen in _ordered(later))
+        seen_later = [seen.sees_later for later in patient.stacks[number + 1 :] for _, seen in attending(later)]
+        before = 0.0 in seen_later
         says = "" if before or number in memories else _says_next(patient, stack)
         # The first token, which then has nothing to look at, may look everywhere.
         blind = [one for one in ordered if one[1].sees_itself == 0 and one[1].sees_earlier]
@@ -37,7 +37,9 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
                 "hides the diagonal too, and the first token sees nothing",
                 fix="hide where key > query, triu(1) of a mask and not triu(0)",
             )
-        backward = [site for site in ordered if _looks_ahead(site[1])]
+        # The last token, which then has nothing to look at, may see all alike.
+        ahead = [site for site in ordered if (site[1].sees_later or 0.0) > 0.5]
+        backward = [site for site in ahead if (site[1].sees_earlier or 0.0) < 0.2]
         leaking = [site for site in ordered if site[1].sees_later and site not in backward]
         masked = [site for site in ordered if not site[1].sees_later]
         if backward:
@@ -58,7 +60,8 @@ def attention_mask(patient: Patient) -> Iterator[Fault]:
             )
         elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
             # Whoever writes causal=False means it, and has the wrong loss at most.
-            meant, placeless = _says_both_ways(patient, leaking), _knows_no_places(patient, leaking)
+            meant, places = _says_both_ways(patient, leaking), {seen.place_logits for _, seen in leaking}
+            placeless = patient.observed.positions_along is None and places == {"none"}
             yield Fault(
                 severity=Severity.INFO if meant or placeless else Severity.WARNING,
                 where=where(leaking),
@@ -133,11 +136,6 @@ def sequences_mixed(patient: Patient) -> Iterator[Fault]:
             )
 
 
-def _ordered(stack: Stack) -> list[AttentionMeasurements]:
-    """Those of its attentions that look at tokens in an order."""
-    return [seen for _, seen in attending(stack) if seen.sees_later is not None]
-
-
 def _says_next(patient: Patient, stack: Stack) -> str:
     """Why the outputs of a stack must not know later tokens, as a clause; "" where nothing says so."""
     if not any(sublayer.measured.reaches_output for sublayer in stack.sublayers):
@@ -161,17 +159,6 @@ def _says_both_ways(patient: Patient, sites: Sequence[Site]) -> bool:
     """Whether the module of each attention has a flag, causal or is_causal, that is False."""
     modules = [patient.model.get_submodule(sublayer.name) for sublayer, _ in sites]
     return all(False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules)
-
-
-def _knows_no_places(patient: Patient, sites: Sequence[Site]) -> bool:
-    """Whether neither the stream nor attention tells one place from another, so that no token knows the next one."""
-    known = {seen.place_logits for _, seen in sites}
-    return patient.observed.positions_along is None and known == {"none"}
-
-
-def _looks_ahead(seen: AttentionMeasurements) -> bool:
-    """Whether tokens look at later ones alone, but for the last, which then sees none, or all alike."""
-    return (seen.sees_later or 0.0) > 0.5 and (seen.sees_earlier or 0.0) < 0.2
 
 
 _ON_PADDING = 1e-3

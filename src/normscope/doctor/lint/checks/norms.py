@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ...record import Stack, Sublayer
+from ...record import Sublayer
 from ...result import Severity
 from ..patient import Patient, branch_names, listed
 from ..rule import Fault, rule
@@ -211,7 +211,8 @@ def _lost(patient: Patient, where: str, epsilon: float) -> Iterator[Fault]:
     if not 0 < epsilon < least:
         return
     dtype = str(patient.dtype).removeprefix("torch.")
-    inside = _in_float32(patient.model, epsilon)
+    norms = [m for m in patient.model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm)]
+    inside = any(m.eps is not None and abs(m.eps / epsilon - 1) < 0.2 for m in norms)
     yield Fault(
         severity=Severity.INFO if inside else Severity.WARNING,
         where=where,
@@ -225,11 +226,6 @@ def _lost(patient: Patient, where: str, epsilon: float) -> Iterator[Fault]:
     )
 
 
-def _in_float32(model: nn.Module, epsilon: float) -> bool:
-    norms = [m for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm)]
-    return any(m.eps is not None and abs(m.eps / epsilon - 1) < 0.2 for m in norms)
-
-
 SWAMPED = 1.0
 """ε over the mean square that it is added to; at 1 the norm's output is 1/√2 of what it should be. GPT-2 starts at
 0.012: embeddings and positions of N(0, 0.02²) under an ε of 1e-5."""
@@ -237,14 +233,22 @@ SWAMPED = 1.0
 
 def _swamping(patient: Patient) -> Iterator[Fault]:
     for stack in patient.stacks:
+        # Of the norm in front of the first block: a gain that shuts it, or none, counts as 1.
+        names = stack.norm_uses[0].parameters if stack.norm_uses else ()
+        gain = next((gain.total for gain in patient.observed.norm_gains if gain.name in names), 1.0) or 1.0
+        module = patient.model.get_submodule(names[0].rpartition(".")[0] if names else "")
+        own = [getattr(module, name, None) for name in ("eps", "variance_epsilon")]
+        epsilon = next((one for one in own if isinstance(one, float)), stack.norm_epsilon)
         # Divided by √(s + ε), a mean square of s becomes s / (s + ε), times the square of the gain.
-        square, epsilon = stack.source_square / _first_gain(patient, stack) ** 2, _first_epsilon(patient, stack)
+        square = stack.source_square / gain**2
         if stack.embedding_norm and epsilon and 0 < square <= 1 / (1 + SWAMPED):
             read = epsilon * square / (1 - square)
-            if not _is_embedded(patient.model, read):  # a factor behind the norm makes the stream as small
+            # A sum of few embeddings has about that mean square; else a factor behind the norm makes it as small.
+            tables = [one.weight for one in patient.model.modules() if isinstance(one, nn.Embedding)]
+            if not any(read / 4 <= float(one.detach().square().mean()) <= 4 * read for one in tables):
                 continue
             yield Fault(
-                where=listed(stack.norm_uses[0].parameters) if stack.norm_uses else stack.name,
+                where=listed(names) if stack.norm_uses else stack.name,
                 message=f"the norm of the embedding adds ε = {epsilon:.2g} to a mean square of {read:.2g}, "
                 f"so that the stream starts at {square**0.5:.2g} times what a norm gives",
                 fix=_LARGER,
@@ -266,26 +270,6 @@ _LARGER = (
     "draw the embedding, or the weights before this norm, larger, or take a smaller ε (1e-12 holds in float32 and "
     "bfloat16)"
 )
-
-
-def _is_embedded(model: nn.Module, square: float) -> bool:
-    """Whether a sum of few of the model's embeddings has about that mean square."""
-    squares = [float(one.weight.detach().square().mean()) for one in model.modules() if isinstance(one, nn.Embedding)]
-    return any(square / 4 <= one <= 4 * square for one in squares)
-
-
-def _first_gain(patient: Patient, stack: Stack) -> float:
-    """Of the norm in front of the first block; 1 where it has none, or one that shuts it."""
-    names = stack.norm_uses[0].parameters if stack.norm_uses else ()
-    return next((gain.total for gain in patient.observed.norm_gains if gain.name in names), 1.0) or 1.0
-
-
-def _first_epsilon(patient: Patient, stack: Stack) -> float | None:
-    """Of the same norm: its module's own where that has one, else the stack's."""
-    names = stack.norm_uses[0].parameters if stack.norm_uses else ()
-    module = patient.model.get_submodule(names[0].rpartition(".")[0] if names else "")
-    own = [getattr(module, name, None) for name in ("eps", "variance_epsilon")]
-    return next((one for one in own if isinstance(one, float)), stack.norm_epsilon)
 
 
 def _normed_square(sublayer: Sublayer) -> float | None:

@@ -8,7 +8,7 @@ from torch import nn
 from ....optim.groups import Clipping, epsilon_of
 from ....report.words import counted, learning_rate, surer_rate
 from ...record import Stack
-from ...result import Advice, Severity
+from ...result import Severity
 from ...trace.forward import norm_parameters
 from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients, is_closed, listed, trained_in
 from ..rule import Fault, rule
@@ -182,40 +182,24 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
     advice = patient.advice
     if advice is None or advice.wanted_rate is None or advice.best_interval is None:
         return
-    if advice.wanted_place == "below":
-        yield _below(advice)
-    elif advice.wanted_place == "above":
-        yield _above(advice)
-
-
-def _below(advice: Advice) -> Fault:
-    return Fault(
-        severity=Severity.INFO,
-        where="",
-        message=f"{_yours(advice)} lies below {_range(advice)}",
-        fix=f"nothing, where the training is much longer; else take a rate near {learning_rate(advice.best_rate, 2)}",
+    if advice.wanted_place not in ("below", "above"):
+        return
+    span, usual = advice.best_interval, learning_rate(advice.best_rate, 2)
+    message = (
+        f"your rate {learning_rate(advice.wanted_rate, 2)} lies {advice.wanted_place} those that models like it are "
+        f"trained with, {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
     )
-
-
-def _above(advice: Advice) -> Fault:
-    """A rate a little above what is known of others, or one with a warm-up, is not certain to be wrong."""
-    message, usual = f"{_yours(advice)} lies above {_range(advice)}", learning_rate(advice.best_rate, 2)
-    if advice.is_too_high and not advice.wanted_warmup_updates:
+    if advice.wanted_place == "below":
+        fix = f"nothing, where the training is much longer; else take a rate near {usual}"
+    elif advice.is_too_high and not advice.wanted_warmup_updates:
         surer = surer_rate(advice.best_rate, optimizer=advice.optimizer)
-        return Fault(where="", message=message, fix=f"take a rate near {usual}; surer: {surer}")
-    if advice.wanted_warmup_updates:
-        own = counted(advice.wanted_warmup_updates, "update")
-        message += f"; whether your warm-up of {own} carries it is not known"
-    surer = surer_rate(advice.best_rate, of=usual, optimizer=advice.optimizer)
-    fix = f"{surer}; or keep an eye on the first updates after the warm-up"
-    return Fault(severity=Severity.INFO, where="", message=message, fix=fix)
-
-
-def _yours(advice: Advice) -> str:
-    return f"your rate {learning_rate(advice.wanted_rate, 2)}"
-
-
-def _range(advice: Advice) -> str:
-    span = advice.best_interval
-    ends = "" if span is None else f", {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
-    return f"those that models like it are trained with{ends}"
+        yield Fault(where="", message=message, fix=f"take a rate near {usual}; surer: {surer}")
+        return
+    else:
+        # A rate a little above what is known of others, or one with a warm-up, is not certain to be wrong.
+        if advice.wanted_warmup_updates:
+            own = counted(advice.wanted_warmup_updates, "update")
+            message += f"; whether your warm-up of {own} carries it is not known"
+        surer = surer_rate(advice.best_rate, of=usual, optimizer=advice.optimizer)
+        fix = f"{surer}; or keep an eye on the first updates after the warm-up"
+    yield Fault(severity=Severity.INFO, where="", message=message, fix=fix)

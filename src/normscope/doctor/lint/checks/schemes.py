@@ -100,16 +100,13 @@ def _blocks_apart(stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int
     yield Fault(
         where=listed(group.names[place] for place in (low if len(low) <= len(high) else high)),
         message=f"{group.purpose} start at {small:.3g} in block{'s' * (len(low) > 1)} "
-        f"{ranges([group.blocks[place] for place in low])} and at {large:.3g} in {_blocks(group, high)}"
+        f"{ranges([group.blocks[place] for place in low])} and at {large:.3g} in block{'s' * (len(high) > 1)} "
+        f"{ranges([group.blocks[place] for place in high])}"
         + (f", √(2 · {stack.blocks}) = {math.sqrt(2 * stack.blocks):.3g} times as much" if depth else "")
         + (f"; so do {len(split) - 1} more purposes" if len(split) > 1 else ""),
         fix="draw all blocks by one scheme"
         + (": divide these weights by √(2L) in every block, or in none" if depth else ""),
     )
-
-
-def _blocks(group: DrawnAlike, places: Sequence[int]) -> str:
-    return f"block{'s' * (len(places) > 1)} {ranges([group.blocks[place] for place in places])}"
 
 
 def _by_purpose(patient: Patient, stack: Stack, groups: Sequence[DrawnAlike]) -> Iterator[Fault]:

@@ -63,7 +63,9 @@ def untrained_norm(patient: Patient) -> Iterator[Fault]:
     for path, own in _stream_norms(patient).items():
         if not any(f"{path}.{name}" in unused for name in own):
             width = max(tensor.numel() for tensor in own.values())
-            by_width.setdefault(width, {})[path] = all(map(_is_initial, own.values()))
+            # All 1, or all 0: a gain or a shift, or a gain that is counted from 1.
+            initial = [bool((one == one[0]).all()) and float(one[0]) in (0.0, 1.0) for one in own.values()]
+            by_width.setdefault(width, {})[path] = all(initial)
     for width, norms in by_width.items():
         fresh = [path for path, initial in norms.items() if initial]
         trained = len(norms) - len(fresh)
@@ -86,11 +88,6 @@ def _stream_norms(patient: Patient) -> Mapping[str, dict[str, Tensor]]:
             path, _, own = name.rpartition(".")
             found.setdefault(path, {})[own] = parameter.detach()
     return found
-
-
-def _is_initial(tensor: Tensor) -> bool:
-    """All 1, or all 0: a gain or a shift, or a gain that is counted from 1."""
-    return bool((tensor == tensor[0]).all()) and float(tensor[0]) in (0.0, 1.0) and bool(torch.isfinite(tensor).all())
 
 
 # D = width of the stream
@@ -142,10 +139,12 @@ def alignment(patient: Patient, number: int) -> Alignment | None:
     if len(gains) != len(columns) or len(columns) <= FEWEST or any(one is None for one in columns):
         return None
     sizes = [one for one in columns if one is not None]
+    biases = [_bias(weights, names, stack.width) for names in matrices]
+    pairs = [(norm[1], b) for norm, b in zip(norms, biases, strict=True) if len(norm) == 2 and b is not None]
     return Alignment(
         own=tuple(map(_correlation, gains[:-1], sizes[:-1])),
         following=tuple(map(_correlation, gains[:-1], sizes[1:])),
-        shifts=_shifts(norms, [_bias(weights, names, stack.width) for names in matrices]),
+        shifts=fmean(_correlation(*pair) for pair in pairs) if len(pairs) == len(norms) else None,
     )
 
 
@@ -167,11 +166,6 @@ def _bias(weights: Mapping[str, Tensor], matrices: Sequence[str], width: int) ->
     beside = [w for name, w in weights.items() if name.rpartition(".")[0] == path and name != f"{path}.{last}"]
     found = [vector.detach() for vector in beside if vector.shape == (width,)]
     return found[0] if len(found) == 1 else None
-
-
-def _shifts(norms: Sequence[Sequence[Tensor]], biases: Sequence[Tensor | None]) -> float | None:
-    pairs = [(norm[1], b) for norm, b in zip(norms, biases, strict=True) if len(norm) == 2 and b is not None]
-    return fmean(_correlation(*pair) for pair in pairs) if len(pairs) == len(norms) else None
 
 
 def _columns(matrices: list[Tensor], width: int) -> Tensor | None:
@@ -237,15 +231,14 @@ def _by_losses(patient: Patient) -> list[Fault] | None:
         return []
     wired = wired_like(patient.stacks[0])
     other = "Post-LN" if wired == "Pre-LN" else "Pre-LN"
-    return [
-        Fault(
-            severity=Severity.ERROR if lower >= MUCH_LOWER * max(learned, 1.0) else Severity.WARNING,
-            where=patient.stacks[0].name,
-            message=f"wired as {wired}, but trained as {other}: on this batch the loss is {seen.loss_nats:.2f} nats a "
-            f"token, and {seen.rewired_loss_nats:.2f} with the same weights wired as {other}",
-            fix=f"set the flag of the placement to {other}",
-        )
-    ]
+    fault = Fault(
+        severity=Severity.ERROR if lower >= MUCH_LOWER * max(learned, 1.0) else Severity.WARNING,
+        where=patient.stacks[0].name,
+        message=f"wired as {wired}, but trained as {other}: on this batch the loss is {seen.loss_nats:.2f} nats a "
+        f"token, and {seen.rewired_loss_nats:.2f} with the same weights wired as {other}",
+        fix=f"set the flag of the placement to {other}",
+    )
+    return [fault]
 
 
 def _trained_as(found: Alignment) -> str:
