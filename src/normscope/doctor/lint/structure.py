@@ -93,14 +93,10 @@ def carries_norm(stack: Stack, formula: Candidate | None) -> bool:
     return post or all(matches(sublayer.formula.segment, _NORMED_SKIP, qk_norms=False) for sublayer in in_blocks(stack))
 
 
-def _normed_skip() -> Segment:
-    """norm(x) + F(norm(x))"""
-    start = Term("source", text="x")
-    branch = Term("branch", (normed(start),), branch=0, text="F")
-    return Segment(start, normed(start) + branch, (branch,))
-
-
-_NORMED_SKIP = _normed_skip()
+_X = Term("source", text="x")
+_F = Term("branch", (normed(_X),), branch=0, text="F")
+_NORMED_SKIP = Segment(_X, normed(_X) + _F, (_F,))
+"""norm(x) + F(norm(x))"""
 
 
 def shape_of(stacks: Sequence[Stack], number: int) -> StackShape:

@@ -48,13 +48,13 @@ def examined(
     Raises ValueError as `find_stacks` and `backward` do.
     """
     _refuse_meta(model)
-    watched = _watched(model, inputs)
-    stacks, measured, written = watched.stacks, watched.measured, watched.written
+    graph, streams, stacks, measured = _watched(model, inputs)
+    written = [tensor for tensor, _ in graph.trace.written]
     if rewire:
         with left_unchanged(model, written):
-            rewired = rewired_loss_nats(watched.graph, watched.streams, stacks, loss)
+            rewired = rewired_loss_nats(graph, streams, stacks, loss)
         measured = replace(measured, rewired_loss_nats=rewired)
-    del watched
+    del graph, streams
     run = partial(call_with, model, inputs)
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in stacks]
@@ -81,47 +81,31 @@ def _refuse_meta(model: nn.Module) -> None:
 def examined_without_gradients(model: nn.Module, inputs: Inputs) -> _Examination:
     """The stacks and the measurements of one forward pass, without a loss. Raises ValueError as `find_stacks` does."""
     _refuse_meta(model)
-    watched = _watched(model, inputs)
-    return watched.stacks, watched.measured
+    _, _, stacks, measured = _watched(model, inputs)
+    return stacks, measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Watched:
-    """One forward pass with all of its values."""
-
-    graph: Graph
-    streams: Sequence[Stream]
-    stacks: tuple[Stack, ...]
-    measured: ModelMeasurements
-    """Both without gradients."""
-    written: Sequence[Tensor]
-    """Tensors that the pass writes into."""
-
-
-def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
+def _watched(model: nn.Module, inputs: Inputs) -> tuple[Graph, Sequence[Stream], tuple[Stack, ...], ModelMeasurements]:
+    """One forward pass with all of its values and the streams in it, and what both show without gradients."""
     graph, streams = streams_in(model, inputs)
     tables, output_matrices = tables_and_outputs(model, graph)
     stacks = measured_stacks(model, graph, streams, as_stacks(streams))
-    return _Watched(
-        graph=graph,
-        streams=streams,
-        stacks=with_reach(graph, streams, with_attention(graph, streams, stacks, inputs)),
-        measured=ModelMeasurements(
-            unused_parameters=_idle(model, inputs, graph),
-            unregistered=unregistered_parameters(model, graph.trace),
-            flat_gates=flat_gates(model, graph.trace),
-            norm_gains=norm_gains(model, graph),
-            powers=powers(graph),
-            tables=tables,
-            output_matrices=output_matrices,
-            added_again=added_again(model, graph, streams),
-            altered=altered(graph, streams),
-            random_factors=random_factors(graph),
-            writers=writers(graph),
-            positions_along=positions_along(graph, stacks[0]),
-        ),
-        written=[tensor for tensor, _ in graph.trace.written],
+    stacks = with_reach(graph, streams, with_attention(graph, streams, stacks, inputs))
+    measured = ModelMeasurements(
+        unused_parameters=_idle(model, inputs, graph),
+        unregistered=unregistered_parameters(model, graph.trace),
+        flat_gates=flat_gates(model, graph.trace),
+        norm_gains=norm_gains(model, graph),
+        powers=powers(graph),
+        tables=tables,
+        output_matrices=output_matrices,
+        added_again=added_again(model, graph, streams),
+        altered=altered(graph, streams),
+        random_factors=random_factors(graph),
+        writers=writers(graph),
+        positions_along=positions_along(graph, stacks[0]),
     )
+    return graph, streams, stacks, measured
 
 
 def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:

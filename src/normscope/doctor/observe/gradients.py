@@ -53,7 +53,8 @@ def backward(
     """
     with left_unchanged(model, written), torch.enable_grad():
         output = _attempt("the forward pass", run)
-        if _keeps_autograd_out(model, output):
+        tensors = tensors_in(output, inside_objects=False)
+        if any(p.requires_grad for p in model.parameters()) and not any(t.requires_grad for t in tensors):
             raise NoGradient(WITHOUT_AUTOGRAD)
         value, is_stand_in = loss_of(output, loss)
         scores = main_tensor(output)
@@ -85,12 +86,6 @@ def backward(
 
 
 WITHOUT_AUTOGRAD = "the forward pass runs under torch.no_grad or inference_mode, or detaches all that it returns"
-
-
-def _keeps_autograd_out(model: nn.Module, output: Any) -> bool:
-    """Whether nothing of the output knows of the weights, though some of them are trained."""
-    tensors = tensors_in(output, inside_objects=False)
-    return any(p.requires_grad for p in model.parameters()) and not any(t.requires_grad for t in tensors)
 
 
 def _attempt(what: str, run: Callable[[], Any]) -> Any:

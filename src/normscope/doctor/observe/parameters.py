@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...measure.line import euclidean_norm
 from ..measured import OutputMatrix, Table
 from ..trace.graph import Graph
-from ..trace.operations import Origin, Ref, Trace, memory_of, names_by_memory
+from ..trace.operations import Origin, Ref, Trace, TracedValue, memory_of, names_by_memory
 
 
 def size_of(tensor: Tensor) -> float:
@@ -84,16 +84,7 @@ class _Ends:
                 continue
             joined, name = self._joined(value.number), self._name(value.number)
             if joined >= 0 and name is not None:
-                size = size_of(value.tensor)
-                yield Table(
-                    name=name,
-                    size=size,
-                    width=value.shape[-1],
-                    factor=1.0,
-                    rows_size=size,
-                    by_place=True,
-                    joined_at=joined,
-                )
+                yield self._as_it_is(name, value, joined)
 
     def _fixed(self) -> Iterator[Table]:
         """Rows that are the same for every input and are not trained, such as sinusoids."""
@@ -104,16 +95,11 @@ class _Ends:
                 rows = given.shape[-2:]
                 if given.origin >= Origin.TRAINABLE or given.tensor.is_meta or rows != value.shape[-2:] or rows[0] < 2:
                     continue
-                size = size_of(given.tensor)
-                yield Table(
-                    name="",
-                    size=size,
-                    width=rows[-1],
-                    factor=1.0,
-                    rows_size=size,
-                    by_place=True,
-                    joined_at=self._joined(number),
-                )
+                yield self._as_it_is("", given, self._joined(number))
+
+    def _as_it_is(self, name: str, rows: TracedValue, joined: int) -> Table:
+        size, width = size_of(rows.tensor), rows.shape[-1]
+        return Table(name=name, size=size, width=width, factor=1.0, rows_size=size, by_place=True, joined_at=joined)
 
     def _tables(self) -> Iterator[Table]:
         values = self._graph.values

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...choosing.rates import usual_warmup
 from ...report.words import counted, joined, learning_rate, rates_command, surer_rate
-from ..result import Advice, RatePlace, RateRange
+from ..result import Advice, RatePlace
 
 _FILE = Path(__file__).with_name("terms.toml")
 _TERMS: dict[str, dict[str, str]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
@@ -116,20 +116,15 @@ def _warmup(advice: Advice) -> _AdviceRow:
     return _AdviceRow(part="warmup", value=middle, meaning=f"{others}; {shortest}")
 
 
-def range_words(of: RateRange) -> str:
-    """A range of rates to two figures: "1.7e-4 to 9.8e-4"."""
-    return f"{learning_rate(of.low, 2)} to {learning_rate(of.high, 2)}"
-
-
 def _usual(advice: Advice) -> str:
     return "unknown" if advice.best_rate is None else learning_rate(advice.best_rate, 2)
 
 
 def _why_usual(advice: Advice) -> str:
     """The range and what stands behind it, the naive rate among it, or why there is none."""
-    if advice.best_interval is None or advice.median_rate is None:
+    if (span := advice.best_interval) is None or advice.median_rate is None:
         return advice.unknown
     told = [counted(advice.recipes, "recipe")] if advice.recipes else []
     told += [counted(advice.ladders, "ladder")] if advice.ladders else []
     median = f"plain median {learning_rate(advice.median_rate, 2)}"
-    return f"{range_words(advice.best_interval)}, by {joined(told)}; {median}"
+    return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}, by {joined(told)}; {median}"

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from ...report.chart import Kind, Panel, Series
 from ...report.words import kind_name
@@ -115,13 +116,7 @@ def depths(stack: Stack) -> list[float | None]:
 
 def _slots(parallel: Sequence[bool]) -> list[int]:
     """The order in which sub-layers read the stream: one slot each, except that parallel neighbours share a slot."""
-    slots: list[int] = []
-    for i, beside in enumerate(parallel):
-        if i == 0:
-            slots.append(0)
-        else:
-            slots.append(slots[-1] if beside and parallel[i - 1] else slots[-1] + 1)
-    return slots
+    return list(accumulate((not (one and before) for before, one in pairwise(parallel)), initial=0))
 
 
 def finite(value: float | None) -> float | None:
@@ -145,9 +140,13 @@ _SMALL_SHARE = 0.1
 
 def depth_panels(stack: Stack) -> dict[str, Panel]:
     """Of every quantity that was measured its picture: stream, correlation, share, gradient."""
+    sizes = _stream_curves(stack, positive, lambda m: m.stream_square, lambda p: p.stream_square)
+    cosines = _stream_curves(stack, finite, lambda m: m.correlation, lambda p: p.correlation)
     panels = {
-        "stream": _stream(stack),
-        "correlation": _correlation(stack),
+        "stream": _panel(stack, sizes, title="Size of the stream", ylabel="E‖x‖² / d", log_y=True),
+        "correlation": _panel(
+            stack, cosines, title="Cosine similarity between tokens", ylabel="mean cosine", log_y=False
+        ),
         "share": _shares(stack),
         "gradient": _gradients(stack),
     }
@@ -156,16 +155,6 @@ def depth_panels(stack: Stack) -> dict[str, Panel]:
 
 _Scale = Callable[[float | None], float | None]
 """None for what an axis cannot show, else the value."""
-
-
-def _stream(stack: Stack) -> Panel | None:
-    series = _stream_curves(stack, positive, lambda m: m.stream_square, lambda p: p.stream_square)
-    return _panel(stack, series, title="Size of the stream", ylabel="E‖x‖² / d", log_y=True)
-
-
-def _correlation(stack: Stack) -> Panel | None:
-    series = _stream_curves(stack, finite, lambda m: m.correlation, lambda p: p.correlation)
-    return _panel(stack, series, title="Cosine similarity between tokens", ylabel="mean cosine", log_y=False)
 
 
 def _stream_curves(
@@ -243,11 +232,9 @@ def _both(
     kept = [(i, depth) for i in members if (depth := at[i]) is not None]
     x = [depth for _, depth in kept]
     several: list[Series] = []
-    curves: tuple[tuple[str, Kind, Sequence[float | None] | None], ...] = (
-        (label, "measured", measured),
-        (theory, "predicted", predicted),
-    )
-    for name, kind, values in curves:
+    both: tuple[tuple[str, Kind, Sequence[float | None] | None], ...]
+    both = (label, "measured", measured), (theory, "predicted", predicted)
+    for name, kind, values in both:
         y = [] if values is None else [values[i] for i, _ in kept]
         if any(value is not None for value in y):
             several.append(Series(label=name, kind=kind, hue=hue, x=x, y=y))

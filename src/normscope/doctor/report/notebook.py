@@ -6,16 +6,16 @@ from dataclasses import replace
 from ...report import notebook
 from ...report.chart import Panel
 from ...report.chart_svg import panels_svg
-from ...report.words import counted, kind_name
+from ...report.words import kind_name
 from ..record import Stack
 from ..result import Record
 from .advice_words import SOURCE, advice_rows, surer
 from .depth import depth_panels
 from .words import (
     block_span,
+    facts,
     figures,
     headline,
-    loss_words,
     placement_words,
     rules_count,
     same_sublayers,
@@ -45,8 +45,7 @@ def _pieces(found: Record) -> Iterator[str]:
     yield notebook.heading(f"{verdict} — {rate or summary(found)}")
     if rate:
         yield notebook.paragraph(summary(found))
-    facts = [found.target, counted(found.parameters, "parameter"), loss_words(found.measured)]
-    yield notebook.paragraph(" · ".join([*facts, *(["trained weights"] if found.trained else [])]))
+    yield notebook.paragraph(facts(found))
     if found.advice is not None:
         yield notebook.heading(f"learning rate with {found.advice.optimizer}, {SOURCE}")
         rows = [(row.term["name"], row.value, row.meaning) for row in advice_rows(found.advice)]

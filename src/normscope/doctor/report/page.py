@@ -178,7 +178,7 @@ def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
     return {
         "blocks": block_span(found.block for found in members),
         "kind": kind_name(first.kind),
-        "formula": _common([str(found.formula) for found in members], "; another in other blocks"),
+        "formula": f"{first.formula}{'; another in other blocks' * (len({str(one.formula) for one in members}) > 1)}",
         "named": pattern([found.name for found in members]),
         "placement": placement_words(first),
         "notes": tuple(notes),
@@ -194,10 +194,6 @@ def _theory(stack: Stack, of: Callable[[StackTheory], Sequence[float | None]] | 
     if stack.predicted is None or of is None or len(group) > 1:
         return ""
     return f"theory {figures(of(stack.predicted)[group[0]])}"
-
-
-def _common(words: Sequence[str], more: str) -> str:
-    return words[0] if len(set(words)) == 1 else words[0] + more
 
 
 def pattern(names: Sequence[str]) -> str:

@@ -40,7 +40,12 @@ def rates_picture(advice: Advice) -> str:
     )
     _draw_axis(axes, advice, min(spoken) / _ROOM, max(spoken) * _ROOM)
     _draw_rows(axes, rows)
-    return to_svg(figure, title="Learning rates", desc=_told(rows))
+    # The picture in words, for those who do not see it.
+    told = [
+        f"{name} {learning_rate(low)}" + (f" to {learning_rate(high)}" if high > low else "")
+        for name, low, high, _, _ in rows
+    ]
+    return to_svg(figure, title="Learning rates", desc="; ".join(told))
 
 
 _Row = tuple[str, float, float, float, str]
@@ -82,34 +87,22 @@ def _draw_rows(axes: Axes, rows: Sequence[_Row]) -> None:
     axes.grid(axis="y", visible=False)
 
 
-def _told(rows: Sequence[_Row]) -> str:
-    """The picture in words, for those who do not see it."""
-    return "; ".join(
-        f"{name} {learning_rate(low)}" + (f" to {learning_rate(high)}" if high > low else "")
-        for name, low, high, _, _ in rows
-    )
-
-
 def advised(diagnosis: Record) -> dict[str, Any]:
     """By name in the template; nothing without advice."""
     advice = diagnosis.advice
     if advice is None:
         return {}
     known = [("Known rates", advice.basis)] if advice.basis else []
+    picture = None
+    if advice.best_rate is not None:
+        yours = "" if advice.wanted_rate is None else " The dotted line is your learning rate."
+        caption = "The bar is the usual rate with its range." + yours
+        picture = Picture(svg=inlined(rates_picture(advice), "advice-rates"), caption=caption)
     return {
         "advised": advice_rows(advice),
         "advice_source": SOURCE,
         "advice_surer": surer(advice, diagnosis.compared),
         "advice_facts": [("Read", SOURCE), *known],
         "advice_terms": ADVICE_TERMS,
-        "rates_picture": _rates_picture(advice),
+        "rates_picture": picture,
     }
-
-
-def _rates_picture(advice: Advice) -> Picture | None:
-    """None where no rate is named."""
-    if advice.best_rate is None:
-        return None
-    yours = "" if advice.wanted_rate is None else " The dotted line is your learning rate."
-    caption = "The bar is the usual rate with its range."
-    return Picture(svg=inlined(rates_picture(advice), "advice-rates"), caption=caption + yours)

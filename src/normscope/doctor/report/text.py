@@ -16,12 +16,12 @@ from .advice_words import SOURCE, advice_rows, surer
 from .depth import DepthRow, depth_rows, finite, places, positive
 from .words import (
     block_span,
+    facts,
     figures,
     first_step,
     headline,
     headline_severity,
     leading_findings,
-    loss_words,
     placement_words,
     rules_count,
     same_sublayers,
@@ -181,9 +181,7 @@ class _Layout:
         return Group(*lines, *([self._say(what)] if rate else []))
 
     def _details(self) -> RenderableType:
-        facts = [self.d.target, counted(self.d.parameters, "parameter"), loss_words(self.d.measured)]
-        facts += ["trained weights"] if self.d.trained else []
-        return Text.assemble(self._say("details  ", "bold"), self._say(" · ".join(facts), "dim"))
+        return Text.assemble(self._say("details  ", "bold"), self._say(facts(self.d), "dim"))
 
     def _stack(self, stack: Stack) -> Iterator[RenderableType]:
         yield Text("")

@@ -86,12 +86,9 @@ def rules_words(diagnosis: Record) -> str:
     words = f"{counted(asked, 'rule')} asked"
     if reasons:
         by_number = sorted(reasons.items(), key=lambda pair: -len(pair[1]))
-        words += f"; not asked: {'; '.join(f'{_few(ids)}, as {reason}' for reason, ids in by_number)}"
+        few = [(joined(ids) if len(ids) <= _MOST_LEADING else f"{len(ids)} rules", why) for why, ids in by_number]
+        words += f"; not asked: {'; '.join(f'{ids}, as {reason}' for ids, reason in few)}"
     return words
-
-
-def _few(ids: Sequence[str]) -> str:
-    return joined(ids) if len(ids) <= _MOST_LEADING else f"{len(ids)} rules"
 
 
 def figures(value: float | None, digits: int = 3) -> str:
@@ -203,6 +200,12 @@ def placement_words(sublayer: Sublayer) -> str:
     if sublayer.confidence == "unsure":
         return " or ".join([sublayer.placement, *sublayer.also]) + " (unsure)"
     return sublayer.placement
+
+
+def facts(diagnosis: Record) -> str:
+    """What was looked at, how large it is, its loss, and whether its weights are trained, in one line."""
+    told = [diagnosis.target, counted(diagnosis.parameters, "parameter"), loss_words(diagnosis.measured)]
+    return " · ".join([*told, *(["trained weights"] if diagnosis.trained else [])])
 
 
 def loss_words(measured: ModelMeasurements) -> str:

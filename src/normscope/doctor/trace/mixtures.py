@@ -24,7 +24,7 @@ class _Mixture:
     weights: int
     """Number of the softmax, or of the operation that computes softmax and mean in one."""
     by_parameter: bool
-    """Whether the weights are a softmax over products of the values with one trained vector, and nothing else."""
+    """Whether the weights are a softmax over products of the values with one trained vector, and of nothing else."""
     key_norms: int
     """How many norms the values pass before these products."""
     normed: bool = False
@@ -55,11 +55,14 @@ def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> _Mixtur
     normed = _normed(flow, value, sources)
     if normed is None:
         return None
-    keys = flow.between(stacked, weights)[1:]
+    keys, width = flow.between(stacked, weights)[1:], flow.values[sources[0]].shape[-1]
+    products = [flow.values[n] for n in keys if flow.is_product(flow.values[n]) or _is_fused(flow.values[n])]
+    given = [flow.values[n] for one in products for n in one.inputs if not flow.values[n].is_data]
     return _Mixture(
         sources=tuple(sources),
         weights=weights,
-        by_parameter=_by_parameter(flow, keys, flow.values[sources[0]].shape[-1]),
+        # One query is often repeated for every token.
+        by_parameter=len(products) == len(given) == 1 and width in (given[0].tensor.numel(), given[0].shape[-1]),
         key_norms=sum(n in norms for n in keys),
         normed=normed,
     )
@@ -108,14 +111,6 @@ def _normed(flow: Flow, value: TracedValue, sources: Sequence[int]) -> bool | No
 
 def _close(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-2)
-
-
-def _by_parameter(flow: Flow, keys: list[int], width: int) -> bool:
-    """Whether keys meet trained vectors of their width, and the weights hang on nothing else."""
-    products = [flow.values[n] for n in keys if flow.is_product(flow.values[n]) or _is_fused(flow.values[n])]
-    given = [flow.values[n] for value in products for n in value.inputs if not flow.values[n].is_data]
-    # One query is often repeated for every token.
-    return len(products) == len(given) == 1 and width in (given[0].tensor.numel(), given[0].shape[-1])
 
 
 _REDUCING = frozenset({"sum", "mean", "bmm", "mm", "mv"})
@@ -176,7 +171,8 @@ def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:
     if at.op not in STACKING or not any(step.op in _REDUCING for step in way):
         return None
     pieces = tuple(dict.fromkeys(at.inputs))
-    if len(pieces) < len(at.inputs) or any(_is_other(trace.values[n], value) for n in pieces):
+    alike = [one for n in pieces if (one := trace.values[n]).is_data and one.shape == value.shape]
+    if sum(one.tensor.dtype == value.tensor.dtype for one in alike) < len(at.inputs):
         return None
     weights = _weights(trace, value, way, pieces)
     if weights is None:
@@ -186,10 +182,6 @@ def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:
     # What is trained may start at 0, as DenseFormer's weights do.
     kept = {n: weight for n, weight in zip(pieces, weights, strict=True) if weight or origin > Origin.CONSTANT}
     return _StackedSum(tuple(kept), tuple(kept.values()), origin) if kept else None
-
-
-def _is_other(piece: TracedValue, value: TracedValue) -> bool:
-    return not piece.is_data or piece.shape != value.shape or piece.tensor.dtype != value.tensor.dtype
 
 
 def _weights(trace: Trace, value: TracedValue, way: list[TracedValue], pieces: tuple[int, ...]) -> list[float] | None:

@@ -239,7 +239,10 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
             because = _because(patient, head)
             message += because
             fix += "" if because else "; where logits are small, see that the loss is a mean over tokens and not a sum"
-            if head and _answers_itself(patient, head):
+            tied = head is not None and any(table.name == head.name for table in seen.tables)
+            # Logits are large where a token's own row reads what it wrote, and nowhere else.
+            small = head and head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
+            if head and tied and small and (seen.logit_deviation or math.inf) < 2:
                 severity, fix = Severity.INFO, "nothing: the first updates make it answer with other tokens"
                 message += (
                     f". The output matrix {head.name} is the embedding too, at the usual deviation of "
@@ -277,13 +280,6 @@ def _because(patient: Patient, head: OutputMatrix | None) -> str:
             "norm stands before it, or one with a large gain"
         )
     return ""
-
-
-def _answers_itself(patient: Patient, head: OutputMatrix) -> bool:
-    """Whether logits are large where a token's own row reads what it wrote, and nowhere else."""
-    tied = any(table.name == head.name for table in patient.observed.tables)
-    small = head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
-    return tied and small and (patient.observed.logit_deviation or math.inf) < 2
 
 
 _SMALLER = (

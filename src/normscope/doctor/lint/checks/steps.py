@@ -163,7 +163,8 @@ def gate_start(patient: Patient) -> Iterator[Fault]:
             continue
         vectors = all(one.formula.gate is not None and one.formula.gate.vector for one in places)
         # Gates without norms are ReZero's; those beside norms are LayerScale's where they are vectors.
-        wanted = _layer_scale(stack.blocks) if stack.norm else 0.0
+        layer_scale = next((start for depth, start in _CAIT if stack.blocks <= depth), 1e-6)
+        wanted = layer_scale if stack.norm else 0.0
         found = math.exp(fmean(math.log(scale) for scale in scales)) if min(scales) > 0 else 0.0
         if found <= max(wanted * _STARTS_LARGE, 0.1) or (stack.norm and not vectors):
             continue
@@ -177,10 +178,6 @@ def gate_start(patient: Patient) -> Iterator[Fault]:
             ),
             fix=f"start them at {wanted:.2g}, unless weights that were trained from there are loaded next",
         )
-
-
-def _layer_scale(blocks: int) -> float:
-    return next((start for depth, start in _CAIT if blocks <= depth), 1e-6)
 
 
 LARGEST_GATE = 10.0

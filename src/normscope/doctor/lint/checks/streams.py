@@ -165,11 +165,11 @@ def _because(found: Sublayer) -> str:
 def faded_stream(patient: Patient) -> Iterator[Fault]:
     """Factors below 1 on the skip path that leave less of its source than any mean over the sub-layers does."""
     for stack in patient.stacks:
-        lowered = [
-            (found, factor)
-            for found, factor in _skip_factors(stack)
-            if factor < 1.0 and not _keeps_square(found) and not _is_gated(found)
-        ]
+        lowered = [(one, by) for one, by in _skip_factors(stack) if by < 1.0 and not _keeps_square(one)]
+        # Tokens with gates of their own for what they keep, feature by feature, as GRUs have, learn to.
+        gates = [[term.factor for term in one.formula.segment.terms if term.kind == "scale"] for one, _ in lowered]
+        gated = [any(by and by.origin == Origin.DATA and by.vector for by in factors) for factors in gates]
+        lowered = [one for one, is_gated in zip(lowered, gated, strict=True) if not is_gated]
         rest, count = math.prod(factor for _, factor in lowered), len(lowered)
         if count > 1 and rest < 1 / count**2:
             yield Fault(
@@ -213,12 +213,6 @@ def drifting_stream(patient: Patient) -> Iterator[Fault]:
             f"{stack.source_square:.3g} to {stack.sublayers[-1].measured.sum_square:.3g}",
             fix="where the mean square is to stay, take a² + b² = 1, as √((k - 1)/k) and 1/√k have it",
         )
-
-
-def _is_gated(found: Sublayer) -> bool:
-    """Whether every token has gates of its own for what it keeps, feature by feature, as GRUs have: they learn to."""
-    factors = [term.factor for term in found.formula.segment.terms if term.kind == "scale" and term.factor is not None]
-    return any(factor.origin == Origin.DATA and factor.vector for factor in factors)
 
 
 def _keeps_square(found: Sublayer) -> bool:

@@ -8,7 +8,6 @@ from torch import nn
 
 from ....report.words import kind_name
 from ...find.branches import BranchKind
-from ...record import Stack
 from ...result import Severity
 from ...trace.forward import norm_parameters
 from ..patient import Patient, listed
@@ -75,7 +74,9 @@ def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
     stack = patient.stacks[number]
     kinds = [sublayer.kind for sublayer in in_blocks(stack)]
     block = DECODER if "cross_attention" in kinds else ENCODER
-    if _all_alike(stack) or len(kinds) <= len(block) or not set(kinds) <= set(block):
+    numbers = range(1, stack.blocks + 1)
+    blocks = {tuple(sublayer.kind for sublayer in stack.sublayers if sublayer.block == n) for n in numbers}
+    if (stack.blocks > 1 and len(blocks) == 1) or len(kinds) <= len(block) or not set(kinds) <= set(block):
         return
     missing, place = [], 0
     for kind in kinds:
@@ -115,13 +116,6 @@ def _are_there(patient: Patient, number: int, missing: Sequence[str]) -> bool:
         if not any(one and all(spare[shape] >= count * n for shape, n in one.items()) for one in shapes):
             return False
     return True
-
-
-def _all_alike(stack: Stack) -> bool:
-    """Whether there are several blocks, each of the same kinds of sub-layers."""
-    numbers = range(1, stack.blocks + 1)
-    blocks = {tuple(sublayer.kind for sublayer in stack.sublayers if sublayer.block == n) for n in numbers}
-    return stack.blocks > 1 and len(blocks) == 1
 
 
 @rule("unused-parameters")
