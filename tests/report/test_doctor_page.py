@@ -13,7 +13,7 @@ import pytest
 
 from drawing import drawn_once
 from normscope.doctor.lint.rule import Rule
-from normscope.doctor.report import rates, svg
+from normscope.doctor.report import page, rates
 from normscope.doctor.report.advice_words import ADVICE_TERMS
 from normscope.doctor.report.page import _COLUMN_TERMS, render_doctor
 from normscope.doctor.result import AskedRule
@@ -32,7 +32,7 @@ from report.diagnoses import (
 )
 
 pytestmark = pytest.mark.sampled(one_in=2)
-DRAWN = {(svg, "panels_svg"): svg.panels_svg} | {(rates, n): getattr(rates, n) for n in ("rates_picture",)}
+DRAWN = {(page, "panels_svg"): page.panels_svg} | {(rates, n): getattr(rates, n) for n in ("rates_picture",)}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,7 +4,7 @@ What a matrix is for is told by its shape and its order of use, never by its nam
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from statistics import fmean
@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...placement import Placement, Site, StackShape
+from ...placement import Placement, Site
 from ..observe.parameters import size_of
 from ..record import Sublayer
 from .patient import Patient
@@ -137,37 +137,20 @@ def weighed(patient: Patient, number: int, placement: type[Placement], fits: _Fi
     shape = shape_of(patient.stacks, number)
     made = placement(shape)
     found: list[MatrixGain] = []
-    for block, matrices, site in _sites(patient, number, shape):
-        for role, matrix in _roles(matrices, site):
-            found.append(MatrixGain(block=block, role=role, matrix=matrix, wanted=made.gain(role, site)))
-        found += _projections(matrices, site, made, fits)
+    for sublayer in patient.stacks[number].sublayers:
+        matrices = matrices_of(patient, sublayer, shape.width)
+        if matrices is None or sublayer.block == 0 or sublayer.kind == "convolution" or sublayer.kind == "mixer":
+            continue
+        site = Site(kind=sublayer.kind, block=sublayer.block, stack=shape)
+
+        def gain(role: _MatrixRole, matrix: WeightMatrix, site: Site = site) -> MatrixGain:
+            return MatrixGain(block=site.block, role=role, matrix=matrix, wanted=made.gain(role, site))
+
+        found.append(gain("ffn_out" if site.kind == "feed_forward" else "output", matrices.last))
+        found += [gain("ffn_in", matrix) for matrix in matrices.first]
+        orders = [list(map(gain, roles, matrices.projections)) for roles in permutations(_PROJECTIONS)]
+        found += next((order for order in orders if all(map(fits, order))), orders[0])
     return found
-
-
-def _sites(patient: Patient, number: int, shape: StackShape) -> Iterator[tuple[int, SublayerMatrices, Site]]:
-    stack = patient.stacks[number]
-    for sublayer in stack.sublayers:
-        matrices = matrices_of(patient, sublayer, stack.width)
-        if matrices is not None and sublayer.block > 0 and sublayer.kind != "convolution" and sublayer.kind != "mixer":
-            yield sublayer.block, matrices, Site(kind=sublayer.kind, block=sublayer.block, stack=shape)
-
-
-def _roles(matrices: SublayerMatrices, site: Site) -> Iterator[tuple[_MatrixRole, WeightMatrix]]:
-    yield ("ffn_out" if site.kind == "feed_forward" else "output"), matrices.last
-    for matrix in matrices.first:
-        yield "ffn_in", matrix
-
-
-def _projections(matrices: SublayerMatrices, site: Site, placement: Placement, fits: _Fits) -> list[MatrixGain]:
-    orders = []
-    for roles in permutations(_PROJECTIONS):
-        orders.append(
-            [
-                MatrixGain(block=site.block, role=role, matrix=matrix, wanted=placement.gain(role, site))
-                for role, matrix in zip(roles, matrices.projections, strict=False)
-            ]
-        )
-    return next((order for order in orders if all(fits(one) for one in order)), orders[0])
 
 
 def typical(sizes: list[float]) -> float:

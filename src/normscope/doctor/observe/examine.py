@@ -129,9 +129,9 @@ def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:
 
 def _with_gradients(stack: Stack, norms: Mapping[str, float], places: int) -> Stack:
     """places: at how many the output says something."""
-    if stack.recipe is not None:
-        stack = replace(stack, recipe=replace(stack.recipe, asked_everywhere=places == stack.recipe.rows))
-    return with_measured(stack, [{"gradient_norm": norm_over(one.measured.matrices, norms)} for one in stack.sublayers])
+    recipe = stack.recipe and replace(stack.recipe, asked_everywhere=places == stack.recipe.rows)
+    found = [{"gradient_norm": norm_over(one.measured.matrices, norms)} for one in stack.sublayers]
+    return with_measured(replace(stack, recipe=recipe), found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

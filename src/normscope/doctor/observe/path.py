@@ -2,7 +2,7 @@
 branches out for ever by a factor of 0 that is a number in the code or a buffer, which no training changes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -163,16 +163,10 @@ def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
 def writers(graph: Graph) -> tuple[tuple[str, int], ...]:
     """Where data is changed in place, but for sums, as of a branch into its stream: the innermost module that runs, and
     the number of what it is then."""
-    return tuple(
-        (value.module, value.number)
-        for value in graph.values
-        if value.modules and value.is_data and value.call is not None and _is_in_place(value.call.function)
-    )
-
-
-def _is_in_place(function: Any) -> bool:
-    schema = getattr(function, "_schema", None)
-    return schema is not None and schema.is_mutable and schema.name not in ("aten::add_", "aten::copy_")
+    made = [(v, v.call.function) for v in graph.values if v.modules and v.is_data and v.call is not None]
+    schemas = [(value, schema) for value, function in made if (schema := getattr(function, "_schema", None))]
+    sums = ("aten::add_", "aten::copy_")
+    return tuple((v.module, v.number) for v, schema in schemas if schema.is_mutable and schema.name not in sums)
 
 
 NOTHING = 1e-12

@@ -157,7 +157,8 @@ class _Layout:
             above += [*gap, self._grid(rows)]
         above += [Text(""), self._details()]
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
-        below = [*self._rules()]
+        more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
+        below = [Text(""), self._say(rules_count(self.d) + more, "dim")]
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))
         yield from above
         yield from self._further(later, len(leading), _LINES - taken)
@@ -249,11 +250,6 @@ class _Layout:
         yield Padding(table, (0, 0, 0, 2))
         for note in (f"surer: {surer(advice, self.d.compared)}", *(f"note: {note}" for note in advice.notes)):
             yield Padding(self._say(note, "dim"), (0, 0, 0, 2))
-
-    def _rules(self) -> Iterator[RenderableType]:
-        yield Text("")
-        more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
-        yield self._say(rules_count(self.d) + more, "dim")
 
 
 def _exceptions(stack: Stack) -> Iterator[str]:

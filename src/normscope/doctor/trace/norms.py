@@ -56,10 +56,14 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
         return None
     if value.op == "native_layer_norm" and call.output == 0:
         (source,), shape, epsilon = flow.predecessors[value.number][:1], call.args[1], call.args[4]
-        over = tuple(range(-len(shape), 0))
-        return NormFunction(source, "layer", float(epsilon), nan, _own_gain(flow, value), over)
+        given = [flow.values[n].tensor for n in value.inputs if not flow.values[n].is_data]
+        gain = _root_mean_square(given[0]) if given and not given[0].is_meta else 1.0
+        return NormFunction(source, "layer", float(epsilon), nan, gain, tuple(range(-len(shape), 0)))
     if value.op in ("tanh", "erf"):
-        before = _before_curve(flow, value)
+        # The x of tanh(α x) or erf(α x + s), α and s one trained number each.
+        (inner,) = flow.predecessors[value.number]
+        shifted = _beside_one_number(flow, inner, "add")
+        before = _beside_one_number(flow, inner if shifted is None else shifted, "mul")
         return None if before is None else NormFunction(before, value.op, nan, nan)  # type: ignore[arg-type]
     return _found(flow, value, _behaviour)
 
@@ -108,20 +112,8 @@ def _power(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> int | No
     return power if steady and alone and along > 1 - 1e-3 and meant else None
 
 
-def _own_gain(flow: Flow, value: TracedValue) -> float:
-    given = [flow.values[n].tensor for n in value.inputs if not flow.values[n].is_data]
-    return _root_mean_square(given[0]) if given and not given[0].is_meta else 1.0
-
-
 def _root_mean_square(vector: Tensor) -> float:
     return float(vector.detach().cpu().double().square().mean().sqrt())
-
-
-def _before_curve(flow: Flow, value: TracedValue) -> int | None:
-    """The x of tanh(α x) or erf(α x + s), α and s one trained number each; None of anything else."""
-    (inner,) = flow.predecessors[value.number]
-    shifted = _beside_one_number(flow, inner, "add")
-    return _beside_one_number(flow, inner if shifted is None else shifted, "mul")
 
 
 def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:

@@ -32,10 +32,6 @@ def _addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
     return (x if beta == 1 else beta * x) + (product if alpha == 1 else alpha * product)
 
 
-def _lerp(x: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
-    return x + (end - x) * weight
-
-
 def _addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
     product = a * b
     return x + (product if value == 1 else value * product)
@@ -44,7 +40,7 @@ def _addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
 _WRITTEN_OUT: dict[str, Callable[..., Tensor]] = {
     "addmm": _addmm,
     "baddbmm": _addmm,
-    "lerp": _lerp,
+    "lerp": lambda x, end, weight: x + (end - x) * weight,
     "addcmul": _addcmul,
 }
 """Operations that add a product or a difference to data, in two: the sum in them may be a residual one."""

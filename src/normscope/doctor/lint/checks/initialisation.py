@@ -183,7 +183,8 @@ def constant_weights(patient: Patient) -> Iterator[Fault]:
     weights = patient.weights
     names = dict.fromkeys(name for sublayer in patient.sublayers() for name in sublayer.measured.matrices)
     matrices = {name: weights[name].detach() for name in names if name in weights and min(weights[name].shape) > 1}
-    found = {name: float(w.flatten()[0]) for name, w in matrices.items() if w.ndim > 1 and w.numel() and _is_one(w)}
+    matrices_full = {name: w for name, w in matrices.items() if w.ndim > 1 and w.numel() and bool(w.flatten()[0] != 0)}
+    found = {name: float(w.flatten()[0]) for name, w in matrices_full.items() if _everywhere(w, lambda x: x == x[0])}
     if found:
         numbers = sorted(set(found.values()))
         yield Fault(
@@ -240,10 +241,6 @@ def _is_one_sided(weight: Tensor) -> bool:
 
 _MANY = 256
 """Entries that would be of one sign by chance in no draw about 0."""
-
-
-def _is_one(weight: Tensor) -> bool:
-    return bool(weight.flatten()[0] != 0) and _everywhere(weight, lambda x: x == x[0])
 
 
 def _everywhere(weight: Tensor, holds: Callable[[Tensor], Tensor]) -> bool:

@@ -91,7 +91,12 @@ def _shut(read: list[Sublayer], count: int) -> Iterator[Fault]:
 def _closed(patient: Patient, closed: list[Sublayer], count: int) -> Iterator[Fault]:
     opening = [place for place in closed if any(gets_gradient(patient, name) for name in trained_in(patient, place))]
     dead = [place for place in closed if place not in opening and place.measured.reaches_loss]
-    lone = [place for place in opening if _is_lone(patient, place, closed)]
+    lone = []
+    for place in opening:
+        stack = next(stack for stack in patient.stacks if place in stack.sublayers)
+        likes = [one for one in stack.sublayers if one.kind == place.kind]
+        if 2 * sum(one in closed for one in likes) < len(likes):
+            lone.append(place)
     if lone:
         yield Fault(
             severity=Severity.WARNING,
@@ -121,16 +126,9 @@ def _closed(patient: Patient, closed: list[Sublayer], count: int) -> Iterator[Fa
 def _is_constant(patient: Patient, place: Sublayer) -> bool:
     """Whether it has trained matrices, and only what is none of them gets a gradient."""
     trained = trained_in(patient, place)
-    matrices = [name for name in trained if name in place.measured.matrices]
-    moved = [name for name in trained if gets_gradient(patient, name)]
-    return was_differentiated(patient) and bool(matrices) and bool(moved) and not set(moved) & set(matrices)
-
-
-def _is_lone(patient: Patient, place: Sublayer, closed: list[Sublayer]) -> bool:
-    """Whether fewer than half of the sub-layers of its kind in its stack start closed as well."""
-    stack = next(stack for stack in patient.stacks if place in stack.sublayers)
-    likes = [one for one in stack.sublayers if one.kind == place.kind]
-    return 2 * sum(one in closed for one in likes) < len(likes)
+    matrices = {name for name in trained if name in place.measured.matrices}
+    moved = {name for name in trained if gets_gradient(patient, name)}
+    return was_differentiated(patient) and bool(matrices) and bool(moved) and matrices.isdisjoint(moved)
 
 
 def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> Iterator[Fault]:

@@ -94,9 +94,8 @@ WIDE = 0.5
 @rule("stream-weights-drawn-wide")
 def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
     """Weights of streams that differ so much from token to token and stream to stream that no stream starts alike."""
-    by_token = [
-        one for stack in patient.stacks if stack.streams_start_equal for one in stack.sublayers if _is_by_token(one)
-    ]
+    equal = [one for stack in patient.stacks if stack.streams_start_equal for one in stack.sublayers]
+    by_token = [one for one in equal if (of := one.connection) and of.write.made == "token" and not of.unwritten]
     spreads = [one.connection.write.spread for one in by_token if one.connection is not None]
     wide = [spread for spread in spreads if spread > WIDE]
     off = [
@@ -122,11 +121,6 @@ def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
             fix="nothing, where this is meant, as in DeepSeek-V4; else start the logits smaller, by a factor of 0.01 "
             "as HY-V4 does, or give the mixing more rounds",
         )
-
-
-def _is_by_token(of: Sublayer) -> bool:
-    connection = of.connection
-    return connection is not None and connection.write.made == "token" and not connection.unwritten
 
 
 LARGEST_GROWTH = 2.0

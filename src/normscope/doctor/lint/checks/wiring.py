@@ -110,12 +110,9 @@ def _shifted(stack: Stack) -> Iterator[Fault]:
 
 def _begins_within_a_block(stack: Stack) -> bool:
     """Whether the first norm is one that every block has, and the last is not: it is no embedding's, but a block's."""
-    paths = [_numberless(use.parameters[0]) if use.parameters else "" for use in stack.norm_uses]
+    names = [use.parameters[0] if use.parameters else "" for use in stack.norm_uses]
+    paths = [re.sub(r"\d+", "#", name.rpartition(".")[0]) for name in names]
     return bool(paths) and bool(paths[0]) and paths[0] in paths[1:-1] and paths[-1] not in paths[1:-1]
-
-
-def _numberless(name: str) -> str:
-    return re.sub(r"\d+", "#", name.rpartition(".")[0])
 
 
 def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
