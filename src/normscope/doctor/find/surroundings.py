@@ -6,11 +6,9 @@ from functools import reduce
 from operator import or_
 from typing import Any, Literal
 
-from torch import nn
-
 from ..trace.flow import FUSED, SOFTMAX, bits
 from ..trace.graph import Graph
-from ..trace.operations import Trace, memory_of, walked
+from ..trace.operations import walked
 from .branches import Branch, BranchKind
 
 _Reader = Literal["norm", "weights", "output"]
@@ -153,25 +151,6 @@ def _goes_around(graph: Graph, source: int, end: int) -> bool:
             seen.add(number)
             todo.append(number)
     return False
-
-
-def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
-    """Names of the parameters that no operation of a forward pass read, in the model's order."""
-    # What a pass writes into, as RWKV does into matrices that it rescales, stands in it as a copy.
-    read = {memory_of(value.tensor) for value in trace.values if value.op == "leaf"}
-    read |= {memory_of(tensor) for tensor, _ in trace.written}
-    return tuple(name for name, weight in model.named_parameters() if memory_of(weight) not in read)
-
-
-def unregistered_parameters(model: nn.Module, trace: Trace) -> int:
-    """How many parameters a forward pass read that the model does not have, as those of modules in a plain list."""
-    own = {memory_of(weight) for weight in [*model.parameters(), *model.buffers()]}
-    read = {
-        memory_of(value.tensor)
-        for value in trace.values
-        if value.op == "leaf" and isinstance(value.tensor, nn.Parameter) and value.tensor.requires_grad
-    }
-    return len(read - own)
 
 
 _ALONE = ("same", "scale")

@@ -137,19 +137,14 @@ def _spanned(names: Sequence[str]) -> list[str]:
         for parts in several:
             numbered = at < len(parts) and parts[at].isdecimal()
             groups.setdefault((*parts[:at], "*", *parts[at + 1 :]) if numbered else parts, []).append(parts)
-        several = [
-            found[0]
-            if len(found) == 1
-            else (*key[:at], f"[{_spans([int(parts[at]) for parts in found])}]", *key[at + 1 :])
-            for key, found in groups.items()
-        ]
+        several = []
+        for key, found in groups.items():
+            numbers = sorted(int(parts[at]) for parts in found) if len(found) > 1 else []
+            starts = [number for number in numbers if number - 1 not in numbers]
+            ends = [number for number in numbers if number + 1 not in numbers]
+            spans = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
+            several.append((*key[:at], f"[{spans}]", *key[at + 1 :]) if spans else found[0])
     return [".".join(parts) for parts in several]
-
-
-def _spans(numbers: Sequence[int]) -> str:
-    starts = [number for number in sorted(numbers) if number - 1 not in numbers]
-    ends = [number for number in sorted(numbers) if number + 1 not in numbers]
-    return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def is_closed(of: Sublayer) -> bool:

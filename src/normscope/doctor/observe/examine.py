@@ -17,7 +17,6 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ...measure.unchanged import left_unchanged
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..find.surroundings import unregistered_parameters, unused_parameters
 from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
 from ..measured import ModelMeasurements
 from ..record import Stack, norm_over, with_measured
@@ -27,7 +26,7 @@ from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
 from .gradients import NoGradient, NonfiniteLoss, backward, loss_of, with_opening
 from .norms import norm_gains, powers
-from .parameters import flat_gates, tables_and_outputs
+from .parameters import flat_gates, tables_and_outputs, unregistered_parameters, unused_parameters
 from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
 from .streams import measured_stacks
@@ -110,8 +109,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> tuple[Graph, Sequence[Stream],
 
 def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:
     """Names of the parameters that the pass read none of, but for those of modules that training alone goes through."""
-    names = unused_parameters(model, graph.trace)
-    if not names:
+    if not (names := unused_parameters(model, graph.trace)):
         return ()
     went_through = {path for value in graph.trace.values for path in value.modules}
     resting = {path for name in names if (path := name.rpartition(".")[0]) not in went_through}

@@ -1,5 +1,5 @@
-"""What parameters tell where a pass reads them: gates where their curve is flat, tables that are looked up, and what
-matrices make the output.
+"""What parameters tell where a pass reads them, or reads them not: gates where their curve is flat, tables that are
+looked up, and what matrices make the output.
 
 A table is an embedding: its rows are looked up by tokens or by places. What is added to its rows before anything else
 reads them may come of another table.
@@ -191,3 +191,22 @@ def _counts(places: Tensor) -> bool:
     """Whether rows are looked up one after another, as those of positions are."""
     steps = places.detach().reshape(-1, places.shape[-1]).diff(dim=-1) if places.ndim else places
     return steps.numel() > 0 and bool((steps == 1).all())
+
+
+def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
+    """Names of the parameters that no operation of a forward pass read, in the model's order."""
+    # What a pass writes into, as RWKV does into matrices that it rescales, stands in it as a copy.
+    read = {memory_of(value.tensor) for value in trace.values if value.op == "leaf"}
+    read |= {memory_of(tensor) for tensor, _ in trace.written}
+    return tuple(name for name, weight in model.named_parameters() if memory_of(weight) not in read)
+
+
+def unregistered_parameters(model: nn.Module, trace: Trace) -> int:
+    """How many parameters a forward pass read that the model does not have, as those of modules in a plain list."""
+    own = {memory_of(weight) for weight in [*model.parameters(), *model.buffers()]}
+    read = {
+        memory_of(value.tensor)
+        for value in trace.values
+        if value.op == "leaf" and isinstance(value.tensor, nn.Parameter) and value.tensor.requires_grad
+    }
+    return len(read - own)

@@ -34,14 +34,20 @@ class DepthRow:
 
 def places(stack: Stack) -> list[_DepthColumn]:
     """The blocks from the first one on: what stands before it is left out."""
-    blocks: dict[int, list[int]] = {}
-    for i, sublayer in enumerate(stack.sublayers):
-        if sublayer.block > 0:
-            blocks.setdefault(sublayer.block, []).append(i)
+    blocks = _blocks(stack)
     if len(blocks) == 1:
         (members,) = blocks.values()
         return [_DepthColumn(label=f"sub-layer {n}", members=(i,)) for n, i in enumerate(members, 1)]
     return [_DepthColumn(label=f"block {block}", members=tuple(members)) for block, members in blocks.items()]
+
+
+def _blocks(stack: Stack) -> dict[int, list[int]]:
+    """Numbers of the sub-layers of each block, from the first one on."""
+    blocks: dict[int, list[int]] = {}
+    for i, sublayer in enumerate(stack.sublayers):
+        if sublayer.block > 0:
+            blocks.setdefault(sublayer.block, []).append(i)
+    return blocks
 
 
 def depth_rows(stack: Stack) -> list[DepthRow]:
@@ -101,16 +107,11 @@ def depths(stack: Stack) -> list[float | None]:
     instead. Parallel sub-layers of a block read at one place.
     """
     where: list[float | None] = [None] * len(stack.sublayers)
-    blocks: dict[int, list[int]] = {}
-    for i, found in enumerate(stack.sublayers):
-        blocks.setdefault(found.block, []).append(i)
-    single = len(blocks.keys() - {0}) == 1
+    blocks = _blocks(stack)
     for block, members in blocks.items():
-        if block == 0:
-            continue
         slots = _slots([stack.sublayers[i].parallel for i in members])
         for i, slot in zip(members, slots, strict=True):
-            where[i] = float(slot) if single else block - 1 + slot / (slots[-1] + 1)
+            where[i] = float(slot) if len(blocks) == 1 else block - 1 + slot / (slots[-1] + 1)
     return where
 
 
@@ -197,8 +198,7 @@ def curves(stack: Stack) -> dict[str, list[int]]:
     another. Otherwise a curve would run up and down between sub-layers that have nothing to do with one another. In a
     stack of one block the same holds for the places where it is read.
     """
-    at = depths(stack)
-    single = len({sublayer.block for sublayer in stack.sublayers} - {0}) == 1
+    at, single = depths(stack), len(_blocks(stack)) == 1
     seen: Counter[tuple[str, object]] = Counter()
     found: dict[tuple[str, int], list[int]] = {}
     for i, sublayer in enumerate(stack.sublayers):
@@ -252,6 +252,5 @@ def _panel(stack: Stack, series: Sequence[Series], *, title: str, ylabel: str, l
         ends = (low / room, high * room)
     else:
         ends = (min(0.0, low) - 0.03, 1.03)
-    single = len({sublayer.block for sublayer in stack.sublayers} - {0}) == 1
-    xlabel = "completed sub-layers" if single else "completed blocks"
+    xlabel = "completed sub-layers" if len(_blocks(stack)) == 1 else "completed blocks"
     return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, log_y=log_y, y_range=ends)

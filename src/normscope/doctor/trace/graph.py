@@ -145,18 +145,13 @@ class Graph(Flow):
         if value.op in ("add", "sub") and len(args) == 2:
             sign = float(kwargs.get("alpha", 1)) * (-1 if value.op == "sub" else 1)
             return self._sum(args, (Factor(1.0), Factor(sign)))
-        if value.op == "mul" and self._is_dropout(value):
+        masks = [self.values[n] for n in value.inputs if value.op == "mul" and not self.values[n].is_data]
+        # A mask that the pass drew leaves data as it is, in its mean.
+        if len(masks) == 1 and masks[0].op == "div" and any(self.values[n].op == "bernoulli" for n in masks[0].inputs):
             return _GraphStep("same", (before[0],))
         if value.op in ("mul", "div") and len(args) == 2 and len(before) == 1 and not kwargs:
             return self._scale(value.op, args, before[0])
         return None
-
-    def _is_dropout(self, value: TracedValue) -> bool:
-        """Whether data is multiplied with a mask that the pass drew: in its mean that leaves it as it is."""
-        masks = [self.values[n] for n in value.inputs if not self.values[n].is_data]
-        if len(masks) != 1 or masks[0].op != "div":
-            return False
-        return any(self.values[n].op == "bernoulli" for n in masks[0].inputs)
 
     def _sum(self, args: tuple[Any, ...], factors: tuple[Factor, Factor]) -> _GraphStep | None:
         data = [
@@ -189,9 +184,9 @@ class Graph(Flow):
         size = value.tensor.numel()
         if value.tensor.is_meta and (size == 1 or size == value.shape[-1] == of.shape[-1]):
             return Factor(nan, max(value.origin, Origin.BUFFER), vector=size != 1)
-        if value.tensor.numel() == 1:
+        if size == 1:
             return Factor(float(value.tensor.detach()), value.origin)
-        if value.tensor.numel() == value.shape[-1] == of.shape[-1]:
+        if size == value.shape[-1] == of.shape[-1]:
             vector = value.tensor.detach()
             root_mean_square = float(vector.cpu().double().pow(power).square().mean().sqrt())
             return Factor(float(vector.float().mean()), value.origin, True, None, root_mean_square)
