@@ -9,20 +9,9 @@ from ...report.chart_svg import panels_svg
 from ...report.words import kind_name
 from ..record import Stack
 from ..result import Record
+from . import words
 from .advice_words import SOURCE, advice_rows, surer
 from .depth import depth_panels
-from .words import (
-    block_span,
-    facts,
-    figures,
-    headline,
-    placement_words,
-    rules_count,
-    same_sublayers,
-    stack_title,
-    stack_words,
-    summary,
-)
 
 
 def diagnosis_html(found: Record) -> str:
@@ -34,18 +23,18 @@ def stack_panels(found: Record) -> list[Panel]:
     """Of every stack all that was measured over depth, each named by its stack where there are several."""
     several = len(found.stacks) > 1
     return [
-        replace(panel, title=f"{panel.title}, {stack_title(stack)}") if several else panel
+        replace(panel, title=f"{panel.title}, {words.stack_title(stack)}") if several else panel
         for stack in found.stacks
         for panel in depth_panels(stack).values()
     ]
 
 
 def _pieces(found: Record) -> Iterator[str]:
-    verdict, rate = headline(found)
-    yield notebook.heading(f"{verdict} — {rate or summary(found)}")
+    verdict, rate = words.headline(found)
+    yield notebook.heading(f"{verdict} — {rate or words.summary(found)}")
     if rate:
-        yield notebook.paragraph(summary(found))
-    yield notebook.paragraph(facts(found))
+        yield notebook.paragraph(words.summary(found))
+    yield notebook.paragraph(words.facts(found))
     if found.advice is not None:
         yield notebook.heading(f"learning rate with {found.advice.optimizer}, {SOURCE}")
         rows = [(row.term["name"], row.value, row.meaning) for row in advice_rows(found.advice)]
@@ -57,9 +46,9 @@ def _pieces(found: Record) -> Iterator[str]:
         listed = [(one.severity, one.id, one.where, one.message, one.fix) for one in found.findings]
         yield notebook.table(heads, listed)
     for stack in found.stacks:
-        yield notebook.heading(f"{stack_title(stack)}: {' · '.join(stack_words(stack))}")
+        yield notebook.heading(f"{words.stack_title(stack)}: {' · '.join(words.stack_words(stack))}")
         yield _sublayers(stack)
-    yield notebook.paragraph(rules_count(found))
+    yield notebook.paragraph(words.rules_count(found))
     panels = stack_panels(found)
     if panels:
         yield notebook.picture(panels_svg(panels, title="The residual stream over depth"))
@@ -68,16 +57,16 @@ def _pieces(found: Record) -> Iterator[str]:
 def _sublayers(stack: Stack) -> str:
     """A row for all sub-layers that were found to be the same, with what was measured in the first and the last."""
     rows = []
-    for group in same_sublayers(stack):
+    for group in words.same_sublayers(stack):
         members = [stack.sublayers[place] for place in group]
         first, last = members[0].measured, members[-1].measured
         rows.append(
             (
-                f"{kind_name(members[0].kind)}, block {block_span(one.block for one in members)}",
-                placement_words(members[0]),
+                f"{kind_name(members[0].kind)}, block {words.block_span(one.block for one in members)}",
+                words.placement_words(members[0]),
                 str(members[0].formula),
-                f"{figures(first.stream_square)} to {figures(last.stream_square)}",
-                f"{figures(first.gradient_norm)} to {figures(last.gradient_norm)}",
+                f"{words.figures(first.stream_square)} to {words.figures(last.stream_square)}",
+                f"{words.figures(first.gradient_norm)} to {words.figures(last.gradient_norm)}",
             )
         )
     return notebook.table(("sub-layers", "placement", "formula", "E‖x‖² / d it reads", "gradient norm"), rows)

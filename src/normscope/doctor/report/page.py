@@ -12,27 +12,10 @@ from ..lint.rule import Rule
 from ..measured import SublayerMeasurements
 from ..record import Stack, StackTheory
 from ..result import Record, Severity
+from . import words
 from .advice_words import TERMS
 from .depth import depth_panels
 from .rates import advised
-from .words import (
-    block_span,
-    connection_words,
-    figures,
-    first_step,
-    further_findings,
-    headline,
-    headline_severity,
-    leading_findings,
-    loss_words,
-    placement_words,
-    rules_words,
-    same_sublayers,
-    span_of,
-    stack_title,
-    stack_words,
-    summary,
-)
 
 _TONES: dict[Severity | None, Tone] = {
     Severity.ERROR: Tone.BAD,
@@ -90,12 +73,12 @@ def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: Histor
     """
     jinja = environment()
     jinja.filters |= {
-        "figures": figures,
+        "figures": words.figures,
         "rate": learning_rate,
         "tone": _TONES.__getitem__,
     }
     asked = "" if history is None else history.first
-    verdict, rate = headline(diagnosis, diverged=bool(asked))
+    verdict, rate = words.headline(diagnosis, diverged=bool(asked))
     explored = {
         _figure(number, name): [panel]
         for number, stack in enumerate(diagnosis.stacks)
@@ -106,14 +89,14 @@ def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: Histor
         scripted=scripted(explored, "doctor"),
         verdict=verdict,
         rate_headline=rate,
-        tone=Tone.BAD if asked else _TONES[headline_severity(diagnosis)],
-        first=asked or first_step(diagnosis),
-        summary=summary(diagnosis),
+        tone=Tone.BAD if asked else _TONES[words.headline_severity(diagnosis)],
+        first=asked or words.first_step(diagnosis),
+        summary=words.summary(diagnosis),
         parameters=counted(diagnosis.parameters, "parameter"),
-        loss=loss_words(diagnosis.measured),
+        loss=words.loss_words(diagnosis.measured),
         **advised(diagnosis),
-        leading=leading_findings(diagnosis),
-        further=further_findings(diagnosis),
+        leading=words.leading_findings(diagnosis),
+        further=words.further_findings(diagnosis),
         stacks=[_stack(number, diagnosis.stacks) for number in range(len(diagnosis.stacks))],
         column_terms=_COLUMN_TERMS,
         stack_terms=(*_COLUMN_TERMS, TERMS["theory"]),
@@ -131,12 +114,12 @@ def _stack(number: int, stacks: Sequence[Stack]) -> dict[str, Any]:
     pictures = []
     for name, panel in depth_panels(stack).items():
         theory = "" if predicted is None or name == "share" else _THEORY + (_FITTED if name == "gradient" else "") + "."
-        figure, svg = _figure(number, name), panels_svg([panel], title=f"{panel.title} of {stack_title(stack)}")
+        figure, svg = _figure(number, name), panels_svg([panel], title=f"{panel.title} of {words.stack_title(stack)}")
         pictures.append(Picture(svg=inlined(svg, figure), caption=_CAPTIONS[name] + theory, name=figure))
-    groups = same_sublayers(stack)
+    groups = words.same_sublayers(stack)
     return {
-        "title": stack_title(stack),
-        "words": " · ".join(stack_words(stack)),
+        "title": words.stack_title(stack),
+        "words": " · ".join(words.stack_words(stack)),
         "ends": " ".join(_ends(stack, stacks)),
         "rows": tuple(_row(stack, group) for group in groups),
         "every": tuple(_row(stack, [i]) for i in range(len(stack.sublayers))),
@@ -151,17 +134,17 @@ def _figure(number: int, name: str) -> str:
 
 def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
     """Sentences on where the stream comes from, where it goes, and which other stream it reads."""
-    begins, ends = figures(stack.source_square), figures(stack.end_square)
-    words = [f"E‖x‖² / d is {begins} where the stream begins and {ends} in its result."]
+    begins, ends = words.figures(stack.source_square), words.figures(stack.end_square)
+    told = [f"E‖x‖² / d is {begins} where the stream begins and {ends} in its result."]
     if stack.continues is not None and stack.cut_by is not None:
-        before = stack_title(stacks[stack.continues])
-        words.append(f"Its source comes from {before} through {kind_name(stack.cut_by)} alone, without a residual sum.")
+        before = words.stack_title(stacks[stack.continues])
+        told.append(f"Its source comes from {before} through {kind_name(stack.cut_by)} alone, without a residual sum.")
     if stack.memory is not None:
         normed = "" if stack.memory_normed else ", with no norm between"
-        words.append(f"Its cross-attention reads {stack_title(stacks[stack.memory])}{normed}.")
+        told.append(f"Its cross-attention reads {words.stack_title(stacks[stack.memory])}{normed}.")
     if stack.end_read_by == "weights":
-        words.append("Weights read its last sum with no norm between.")
-    return words
+        told.append("Weights read its last sum with no norm between.")
+    return told
 
 
 def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
@@ -170,20 +153,20 @@ def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
     first = members[0]
     notes = [f"also {', '.join(first.also)}"] if first.also and first.confidence == "sure" else []
     notes += ["side by side"] if first.parallel else []
-    notes += [] if first.connection is None else connection_words(first.connection)
+    notes += [] if first.connection is None else words.connection_words(first.connection)
     notes += [] if first.measured.reaches_output else ["does not reach the output"]
     skips, branches = [one.skip_scale for one in members], [one.branch_scale for one in members]
     for name, scales in (("x", skips), ("F(x)", branches)):
-        notes += [] if set(scales) <= {1.0, None} else [f"{name} times {span_of(scales)}"]
+        notes += [] if set(scales) <= {1.0, None} else [f"{name} times {words.span_of(scales)}"]
     return {
-        "blocks": block_span(found.block for found in members),
+        "blocks": words.block_span(found.block for found in members),
         "kind": kind_name(first.kind),
         "formula": f"{first.formula}{'; another in other blocks' * (len({str(one.formula) for one in members}) > 1)}",
         "named": pattern([found.name for found in members]),
-        "placement": placement_words(first),
+        "placement": words.placement_words(first),
         "notes": tuple(notes),
         "measured": tuple(
-            (span_of([measured(one.measured) for one in members]), _theory(stack, predicted, group))
+            (words.span_of([measured(one.measured) for one in members]), _theory(stack, predicted, group))
             for measured, predicted in _COLUMNS
         ),
     }
@@ -193,7 +176,7 @@ def _theory(stack: Stack, of: Callable[[StackTheory], Sequence[float | None]] | 
     """What theory says of a single sub-layer; "" of several, and where it says nothing."""
     if stack.predicted is None or of is None or len(group) > 1:
         return ""
-    return f"theory {figures(of(stack.predicted)[group[0]])}"
+    return f"theory {words.figures(of(stack.predicted)[group[0]])}"
 
 
 def pattern(names: Sequence[str]) -> str:
@@ -207,15 +190,15 @@ def pattern(names: Sequence[str]) -> str:
 def _facts(diagnosis: Record) -> list[tuple[str, str]]:
     measured = diagnosis.measured
     which = "on random targets, because none was given" if measured.loss_is_stand_in else "as given"
-    loss = "none" if measured.loss_nats is None else f"{figures(measured.loss_nats)} nats per token, {which}"
+    loss = "none" if measured.loss_nats is None else f"{words.figures(measured.loss_nats)} nats per token, {which}"
     return [
         ("Target", diagnosis.target),
         ("Parameters", f"{diagnosis.parameters:,}"),
         ("Loss", loss),
-        ("Classes", figures(measured.classes)),
-        ("Standard deviation of the logits", figures(measured.logit_deviation)),
+        ("Classes", words.figures(measured.classes)),
+        ("Standard deviation of the logits", words.figures(measured.logit_deviation)),
         ("Mode", "evaluation; one forward pass" + (" and one backward" if measured.gradient_norms else "")),
         ("Weights", "trained; theory, which is of random weights, is left out" if diagnosis.trained else "initial"),
         ("Parameters never read", ", ".join(measured.unused_parameters) or "none"),
-        ("Rules", rules_words(diagnosis)),
+        ("Rules", words.rules_words(diagnosis)),
     ]
