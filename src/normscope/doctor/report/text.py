@@ -12,24 +12,9 @@ from rich.text import Text
 from ...report.words import ASCII_BARS, BARS, counted, kind_name, printable
 from ..record import Stack
 from ..result import Finding, Record, Severity
+from . import words
 from .advice_words import SOURCE, advice_rows, surer
 from .depth import DepthRow, depth_rows, finite, places, positive
-from .words import (
-    block_span,
-    facts,
-    figures,
-    first_step,
-    headline,
-    headline_severity,
-    leading_findings,
-    placement_words,
-    rules_count,
-    same_sublayers,
-    stack_title,
-    stack_words,
-    summary,
-    tally,
-)
 
 _LEAST_BARS, _MOST_BARS = 6, 16
 _LEAST_RATIO = 4.0
@@ -73,9 +58,9 @@ def _numbers(stack: Stack, shown: Sequence[int], bars: int, say: _Say, ascii_onl
         if bars:
             cells.append(Text(sparkline(row, ASCII_BARS if ascii_only else BARS, bars)))
         for at in shown:
-            cells.append(say(figures(row.measured[at])))
+            cells.append(say(words.figures(row.measured[at])))
             if theory:
-                cells.append(say("" if row.predicted is None else figures(row.predicted[at])))
+                cells.append(say("" if row.predicted is None else words.figures(row.predicted[at])))
         table.add_row(*cells)
     return table
 
@@ -143,7 +128,7 @@ class _Layout:
 
     def parts(self) -> Iterator[RenderableType]:
         above = [self._head(), *self._advice()]
-        leading = leading_findings(self.d)
+        leading = words.leading_findings(self.d)
         later: list[RenderableType] = []  # reasons that the first screen has no room for
         for number, finding in enumerate(leading):
             rows = self._rows(finding, said=not number and not self.first)
@@ -158,7 +143,7 @@ class _Layout:
         above += [Text(""), self._details()]
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
         more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
-        below = [Text(""), self._say(rules_count(self.d) + more, "dim")]
+        below = [Text(""), self._say(words.rules_count(self.d) + more, "dim")]
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))
         yield from above
         yield from self._further(later, len(leading), _LINES - taken)
@@ -167,37 +152,37 @@ class _Layout:
     def _lines(self, part: RenderableType) -> int:
         return len(self.console.render_lines(part, self.options))
 
-    def _say(self, words: str, style: str = "") -> Text:
-        words = printable(words)  # classes and modules have the names that others gave them
+    def _say(self, line: str, style: str = "") -> Text:
+        line = printable(line)  # classes and modules have the names that others gave them
         if self.ascii:
-            words = words.translate(str.maketrans(_ASCII)).encode("ascii", "replace").decode()
-        return Text(words, style=style)
+            line = line.translate(str.maketrans(_ASCII)).encode("ascii", "replace").decode()
+        return Text(line, style=style)
 
     def _head(self) -> RenderableType:
-        worst = headline_severity(self.d)
+        worst = words.headline_severity(self.d)
         style = _HEALTHY_STYLE if worst is None and not self.first else _STYLES[worst or Severity.INFO]
-        (verdict, rate), what = headline(self.d, diverged=bool(self.first)), summary(self.d)
-        lines = [] if self.first else [self._say(first_step(self.d), style)]
+        (verdict, rate), what = words.headline(self.d, diverged=bool(self.first)), words.summary(self.d)
+        lines = [] if self.first else [self._say(words.first_step(self.d), style)]
         lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
         return Group(*lines, *([self._say(what)] if rate else []))
 
     def _details(self) -> RenderableType:
-        return Text.assemble(self._say("details  ", "bold"), self._say(facts(self.d), "dim"))
+        return Text.assemble(self._say("details  ", "bold"), self._say(words.facts(self.d), "dim"))
 
     def _stack(self, stack: Stack) -> Iterator[RenderableType]:
         yield Text("")
-        head = self._say(f"{stack_title(stack)}  ", "bold")
-        yield Text.assemble(head, self._say(" · ".join(stack_words(stack))))
+        head = self._say(f"{words.stack_title(stack)}  ", "bold")
+        yield Text.assemble(head, self._say(" · ".join(words.stack_words(stack))))
         exceptions = list(_exceptions(stack))
-        for words in exceptions[:_MOST_EXCEPTIONS]:
-            yield Padding(self._say(words, "yellow"), (0, 0, 0, _INDENT))
+        for line in exceptions[:_MOST_EXCEPTIONS]:
+            yield Padding(self._say(line, "yellow"), (0, 0, 0, _INDENT))
         if len(exceptions) > _MOST_EXCEPTIONS:
             more = counted(len(exceptions) - _MOST_EXCEPTIONS, "more kind")
             yield self._say(f"  and {more} of sub-layers", "dim")
         if not math.isfinite(stack.end_square):
-            for group in same_sublayers(stack):
+            for group in words.same_sublayers(stack):
                 members = [stack.sublayers[place] for place in group]
-                where = f"{kind_name(members[0].kind)}, block {block_span(found.block for found in members)}"
+                where = f"{kind_name(members[0].kind)}, block {words.block_span(found.block for found in members)}"
                 yield self._say(f"  {where}: {members[0].formula}", "dim")
             return
         if places(stack):
@@ -216,7 +201,7 @@ class _Layout:
             if room >= 0 or number < len(later) or not (number or shown):
                 yield part
             else:
-                left = tally(findings[number - len(later) :])
+                left = words.tally(findings[number - len(later) :])
                 yield self._say(f"and {left} more, which --html and --json show", "dim")
                 return
 
@@ -233,7 +218,7 @@ class _Layout:
         seen = Text.assemble(self._say(finding.id, "bold"), self._say(f": {finding.message}"))
         fix = "" if said else finding.fix
         rows = [("  where", finding.where, "dim"), ("  fix", fix, "green"), (_WHY, self.why.get(finding.id, ""), "dim")]
-        return [(finding.severity, seen), *((name, self._say(words, style)) for name, words, style in rows if words)]
+        return [(finding.severity, seen), *((name, self._say(line, style)) for name, line, style in rows if line)]
 
     def _advice(self) -> Iterator[RenderableType]:
         advice = self.d.advice
@@ -254,11 +239,11 @@ class _Layout:
 
 def _exceptions(stack: Stack) -> Iterator[str]:
     """Lines about sub-layers whose placement is not known, not sure, or not that of the stack."""
-    for group in same_sublayers(stack):
+    for group in words.same_sublayers(stack):
         members = [stack.sublayers[i] for i in group]
         first = members[0]
         known = first.placement and first.confidence == "sure"
         if known and first.placement == stack.placement:
             continue
-        where = f"{kind_name(first.kind)}, block {block_span(found.block for found in members)}"
-        yield f"{where}: {placement_words(first)}" + ("" if known else f", observed {first.formula}")
+        where = f"{kind_name(first.kind)}, block {words.block_span(found.block for found in members)}"
+        yield f"{where}: {words.placement_words(first)}" + ("" if known else f", observed {first.formula}")
