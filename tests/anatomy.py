@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 75_091,
-    "lines of normscope": 62_642,
-    "files": 454,
-    "import lines, %": 6.46,
+    "lines": 74_691,
+    "lines of normscope": 62_242,
+    "files": 452,
+    "import lines, %": 6.43,
     "public nouns": 604,
     "homonyms": 25,
 }

@@ -17,7 +17,7 @@ from normscope.doctor.lint.checks.placements import _other_shapes
 from normscope.doctor.lint.checks.sums import _beside_what_rests, _cut
 from normscope.doctor.lint.checks.training import _correlation
 from normscope.doctor.lint.checks.wiring import _one_kind_bare
-from normscope.doctor.outside import OutputMatrix, Table
+from normscope.doctor.measured import OutputMatrix, Table
 from normscope.placement import StackShape
 
 ENTRIES = st.lists(st.floats(-100, 100), min_size=5, max_size=5).filter(lambda entries: np.std(entries) > 1e-3)
