@@ -3,8 +3,8 @@
 from ..base import Constant, Norms, Placement, StackShape, Sublayer, Value
 from ..operations import at_most_1
 from ..registry import register
+from .branch_norm import BranchNorm
 from .deepnorm import DeepNorm
-from .post_ln import PostLN
 from .pre_ln import PreLN
 
 
@@ -35,19 +35,19 @@ class ProRes(_Opening, PreLN):
 
     name = "prores"
     title = "ProRes"
-    gist = "Pre-LN whose blocks open one after another"
+    gist = "Pre-LN that opens block by block"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         return x + self.opened(sublayer, norm(x))
 
 
 @register
-class ProResPostLN(_Opening, PostLN):
+class ProResPostLN(_Opening, BranchNorm):
     """x ← LN(x + min(open · L/l, 1) · F(x)) in block l of L: `prores` under Post-LN, which is BranchNorm by depth."""
 
     name = "prores-post-ln"
     title = "ProRes, Post-LN"
-    gist = "Post-LN whose blocks open one after another"
+    gist = "Post-LN that opens block by block"
     variant_of = "branch-norm"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
@@ -60,7 +60,7 @@ class ProResDeepNorm(_Opening, DeepNorm):
 
     name = "prores-deepnorm"
     title = "ProRes, DeepNorm"
-    gist = "DeepNorm whose blocks open one after another"
+    gist = "DeepNorm that opens block by block"
     variant_of = "prores"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
