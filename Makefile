@@ -1,4 +1,4 @@
-# Every target builds its own .venv where there is none; Python 3.11 to 3.13 and make are all it takes.
+# Every target builds its own .venv where there is none; Python 3.11 to 3.14 and make are all it takes.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -91,7 +91,7 @@ clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants build/manual
 
 $(STAMP): requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and "NormScope needs Python 3.11 to 3.13; set PYTHON=...")'
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14) and "NormScope needs Python 3.11 to 3.14; set PYTHON=...")'
 	@echo "building $(VENV): some minutes, in which pip says nothing"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock

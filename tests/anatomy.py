@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 74_691,
-    "lines of normscope": 62_242,
+    "lines": 74_694,
+    "lines of normscope": 62_245,
     "files": 452,
     "import lines, %": 6.43,
     "public nouns": 604,

@@ -224,6 +224,18 @@ import torch
 def build():
     layers = [torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ in range(2)]
     return torch.nn.Sequential(*layers), (torch.randn(2, 5, 16),)
+
+
+def model_alone():
+    return build()[0]
+
+
+def batches():
+    return [(torch.randn(2, 5, 16), torch.randn(2, 5, 16))]
+
+
+def loss(model, batch):
+    return (model(batch[0]) - batch[1]).square().mean()
 """
 _WITHOUT = """
 import sys
@@ -250,7 +262,8 @@ inputs = torch.randn(2, 5, 16)
 normscope.transplant(model, "pre-ln", inputs=inputs)
 print(repr(normscope.diagnose(model, inputs)))
 doctor = ["doctor", "{file}:build"]
-for words in (["placements"], ["predict", "pre-ln"], ["choose", "--blocks", "12"], doctor, ["--help"]):
+with_batches = ["doctor", "{file}:model_alone"]
+for words in (["placements"], ["predict", "pre-ln"], ["choose", "--blocks", "12"], doctor, with_batches, ["--help"]):
     with suppress(SystemExit):
         command_line(*words[:1])(words)
     print("came through:", words[0])
@@ -280,7 +293,7 @@ def test_what_looks_at_models_needs_nothing_of_what_trains_them(tmp_path: Path) 
     looked = ran("-c", _LOOKING.format(file=file))
     assert looked.returncode == 0, looked.stderr
     came = re.findall("came through: (.*)", looked.stdout)
-    assert came == ["placements", "predict", "choose", "doctor", "--help"]
+    assert came == ["placements", "predict", "choose", "doctor", "doctor", "--help"]
     assert "refused: compare: this takes tokenizers" in looked.stdout
     for words in (["demo"], ["data", "prepare", "corpus", "--train", "a", "b", "--languages", "de", "en"]):
         refused = ran("-m", "normscope", *words)

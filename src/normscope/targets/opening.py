@@ -6,7 +6,6 @@ needs none of the libraries that only training takes.
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,8 +14,10 @@ from torch import nn
 from ..adapters import hugging_face
 from ..errors import UserError
 from ..measure.unchanged import random_state_kept
-from ..settings.files import is_run
+from ..settings.files import factory_in, is_run
 from ..settings.tables import read_overrides
+from ..tasks.own_batches import OwnBatch
+from ..tasks.own_functions import ModelFile
 from .factory import brings_batches, made_by
 from .target import SampleSettings, Target, own_loss, sampled, wanted_placement
 
@@ -115,11 +116,8 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
     made = made_by(text, read_overrides(settings), drawing)
     on_meta = any(weight.is_meta for weight in made.model.parameters())
     if made.inputs is None and not on_meta and brings_batches(text):
-        from .runs import of_own_batches
-
-        found = of_own_batches(text, made.model)
         # An experiment calls the function without arguments.
-        return found if settings else replace(found, compared=text)
+        return _on_own_batches(text, made.model, compared="" if settings else text)
     inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
     return Target(
         title=_title(made.model, text),
@@ -130,6 +128,21 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
         clip_norm=made.clip_norm,
         warmup_updates=made.warmup_updates,
         wanted_placement=wanted_placement(made.model),
+    )
+
+
+def _on_own_batches(text: str, model: nn.Module, *, compared: str) -> Target:
+    """A model whose file has the functions that experiments ask for, on its first batch and by its loss."""
+    path, name = factory_in(text) or (Path(), "")
+    file = ModelFile(path.resolve(), name)
+    value = OwnBatch.of(file.sources()[0].batch(0, 1)).value
+    return Target(
+        title=_title(model, text),
+        model=model,
+        inputs=lambda model: file.output(model, value),
+        loss=lambda output, _: file.loss(output, value),
+        compared=compared,
+        wanted_placement=wanted_placement(model),
     )
 
 

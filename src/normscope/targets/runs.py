@@ -1,7 +1,6 @@
 """What the doctor is given of runs and configurations of ours: their models and batches."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..settings.tables import read_toml
 from ..tasks.protocol import Task, TrainingBatch
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
-from .target import Target, wanted_placement
+from .target import Target
 
 EXAMINED_TOKENS = 4096
 """Of the batch that a diagnosis looks at."""
@@ -80,15 +79,6 @@ class _BatchInputs:
 
 def _loss(output: Any, run: _BatchInputs) -> Tensor:
     return run.batch.loss(output)
-
-
-def of_own_batches(text: str, model: nn.Module) -> Target:
-    """A model whose file has the functions that experiments ask for, on its batches and by its loss."""
-    config = load(Path(text))
-    task = task_of(config)
-    found = _target(text, task, config, model, task.open(config), None)
-    # Rate, warm-up and clip are the configuration's defaults, and nobody's word.
-    return replace(found, optimizer=None, warmup_updates=None, clip_norm=None, wanted_placement=wanted_placement(model))
 
 
 def trust_target(text: str) -> None:
