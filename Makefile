@@ -75,7 +75,6 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/memory.py
-	$(BIN)/python benchmarks/devices.py
 	$(BIN)/python benchmarks/corpora.py
 
 # What needs a CUDA device, tests and then measurements; says so and ends where there is none. PARTS="step-bert decode"

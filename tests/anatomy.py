@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 74_694,
-    "lines of normscope": 62_245,
-    "files": 452,
-    "import lines, %": 6.43,
-    "public nouns": 604,
+    "lines": 73_898,
+    "lines of normscope": 61_449,
+    "files": 450,
+    "import lines, %": 6.42,
+    "public nouns": 600,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -8,15 +8,13 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import in_process
-import together
-from normscope.cli import train
 from normscope.cli.main import main
 from normscope.compare import pool
 from normscope.data.toy import toy_pairs
@@ -32,7 +30,6 @@ PAGES = [
             "training",
             "models",
             "run-folders",
-            "devices",
             "gpu",
             "comparing",
             "tuning",
@@ -52,7 +49,6 @@ PAGES = [
 GOES_ON_FROM = {
     "docs/training.md": "docs/data.md",
     "docs/run-folders.md": "docs/training.md",
-    "docs/devices.md": "docs/training.md",
     "docs/gpu.md": "docs/training.md",
     "docs/comparing.md": "README.md",
     "docs/tuning.md": "README.md",
@@ -126,9 +122,8 @@ def test_examples_run(
         pytest.importorskip(library)
     monkeypatch.chdir(desk)
     monkeypatch.syspath_prepend(desk)
-    # The pool's processes and torch's launcher have tests of their own.
+    # The pool's processes have tests of their own.
     monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
-    monkeypatch.setattr(train, "start_processes", _train_together)
     _read(page, desk, read, monkeypatch)
     said = capfd.readouterr().out
     for language, text in _blocks(page) if page == "README.md" else ():
@@ -159,11 +154,6 @@ def _read(page: str, desk: Path, read: set[str], monkeypatch: pytest.MonkeyPatch
         ran += 1
     assert ran, f"{page} has no example that runs"
     read.add(page)
-
-
-def _train_together(count: int, words: Sequence[str], *, restarts: int) -> None:
-    for code, _, err in together.ended(together.started(count, *words)):
-        assert code == 0, err
 
 
 def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ MENU = {
         "Placements": ["docs/placements", "docs/own-placements", "docs/own-models", "docs/transplant"],
         "Training": [
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/run-folders"),
-            *("docs/devices", "docs/gpu", "docs/exchange", "docs/trust"),
+            *("docs/gpu", "docs/exchange", "docs/trust"),
         ],
         "Python": ["docs/python", REFERENCE, "docs/doctor-json"],
         "Evidence": ["docs/choosing-tables", "results/README", "benchmarks/README"],

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -47,14 +46,11 @@ class Stopped(BaseException):
 class StopRequest:
     """Context in which the first signal of HANDLED is noted in `signal_number`; a second one acts as outside of it.
 
-    Only the main thread can handle signals: in another one nothing is noted. passed_on_seconds: for so long a further
-    signal counts as the first one, passed on: a launcher of several processes sends them what the terminal has sent to
-    all of them already.
+    Only the main thread can handle signals: in another one nothing is noted.
     """
 
-    def __init__(self, *, passed_on_seconds: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.signal_number: int | None = None
-        self._passed_on_seconds, self._noted_at = passed_on_seconds, 0.0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -62,14 +58,8 @@ class StopRequest:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if self.signal_number is None:
-            self.signal_number, self._noted_at = number, now
-            if not self._passed_on_seconds:
-                self._restore()
-        elif now - self._noted_at > self._passed_on_seconds:
-            self._restore()
-            os.kill(os.getpid(), number)
+        self.signal_number = number
+        self._restore()
 
     def _restore(self) -> None:
         _put_back(self._previous)

@@ -1,10 +1,7 @@
 """Parts of a training on a CUDA device, each beside what it stands for."""
 
-from pathlib import Path
-
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from normscope.data.opening import toy_corpus
@@ -13,9 +10,7 @@ from normscope.optim import OptimizerConfig, make_optimizer
 from normscope.runs.config import load
 from normscope.runs.machine import counting
 from normscope.tasks.registry import task_of
-from normscope.train.group import ALONE, Group, Replicas
 from normscope.train.protocol import Feed
-from normscope.train.sums import gradient_sum
 from tiny import SETTINGS
 
 # Python's, of processes that fork where CUDA has threads: they prepare batches, and never touch the device.
@@ -80,35 +75,13 @@ def test_batches_prepared_ahead_are_the_same(device: torch.device) -> None:
     config = load(None, [*SETTINGS])
     task = task_of(config)
     objective = task.objective(config, task.open(config), device)
-    alone, ahead = (
-        Feed(objective, workers=workers, owned=lambda first: range(first, 12), device=device) for workers in (0, 2)
-    )
+    alone, ahead = (Feed(objective, workers=workers, end=12, device=device) for workers in (0, 2))
     for number in range(12):
         plain, prepared = alone(number), ahead(number)
         for name in plain.on_device:
             assert getattr(prepared, name).device.type == device.type
             assert torch.equal(getattr(prepared, name), getattr(plain, name))
     ahead.close()
-
-
-def test_one_process_of_a_group_adds_as_one_alone(device: torch.device, tmp_path: Path) -> None:
-    """On CUDA its gradients go through NCCL; with one process nothing may be lost or reordered on the way."""
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
-    try:
-        found = [summed(matrices(device), group) for group in (ALONE, Replicas())]
-    finally:
-        dist.destroy_process_group()
-    assert all(map(torch.equal, *found))
-
-
-def summed(model: nn.Module, group: Group) -> list[Tensor]:
-    total = gradient_sum(list(model.parameters()), group, ordered=True)
-    for seed in range(5):
-        gradients(model, seed)
-        total.add([0])
-    total.finish()
-    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
 
 def test_operations_are_counted_as_on_a_cpu(device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""A process ends with the one that started it, however that ends."""
+"""A process ends with the one that started it, however that ends; and several of a launcher train no run."""
 
 import os
 import signal
@@ -6,6 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
+
+from normscope.errors import UserError
+from normscope.processes.surroundings import launched_together
+from normscope.runs.run import train_run
+from tiny import tiny
 
 CHILD = """
 import time
@@ -50,3 +57,25 @@ def test_a_process_of_a_launcher_ends_where_the_launcher_is_killed() -> None:
     finally:
         if lives(child):
             os.kill(child, signal.SIGKILL)
+
+
+TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+def test_several_processes_of_a_launcher_are_told_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in TORCHRUN.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=r"has started 2 processes for one run.*leave the launcher out.*compare"):
+        train_run(tiny(), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("changes", [{"WORLD_SIZE": "1", "RANK": "0"}, {"MASTER_ADDR": None}])
+def test_one_process_of_a_launcher_and_another_programs_rank_are_let_through(
+    changes: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (TORCHRUN | changes).items():
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert launched_together() == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from hypothesis import given, strategies as st
 
 from kinds import examples
@@ -20,13 +21,13 @@ from normscope.runs import config as configs
 from normscope.runs.config import load, replaced, resolve
 from normscope.runs.run import train_run
 from normscope.settings.files import import_file
-from normscope.settings.tables import differences, to_toml
+from normscope.settings.tables import as_table, differences, to_toml
 from normscope.tasks.registry import TASKS, config_of
 from normscope.tasks.run_config import RunConfig
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import RunFolder, TrainConfig
 from normscope.train.metrics import remove_end
-from tiny import MY_PLACEMENT, tiny
+from tiny import MY_PLACEMENT, SHORT, result, tiny
 
 COUNT = st.integers(1, 10**6)
 SHARE = st.floats(0, 1, exclude_max=True, allow_nan=False)
@@ -140,6 +141,28 @@ def test_a_wrong_value_is_refused_with_its_key_and_what_came(override: str, mess
     with pytest.raises(UserError) as error:
         load(None, [override])
     assert message in str(error.value)
+
+
+def test_a_run_of_an_earlier_version_goes_on_and_keeps_its_configuration(tmp_path: Path) -> None:
+    """Whose configuration has keys that said how several processes train one run; its checkpoints are bound to them."""
+    folder = RunFolder(tmp_path / "earlier")
+    settings = (*SHORT, "train.accumulation=3")
+    table = as_table(resolve(tiny(*settings), folder))
+    folder.path.mkdir()
+    folder.write_config(tomli_w.dumps(table | {"train": table["train"] | {"reduction": "ordered", "shard": False}}))
+    written = folder.config_file.read_bytes()
+    train_run(tiny(*settings), folder.path)
+    assert folder.config_file.read_bytes() == written
+    last = folder.checkpoint("last").update
+    train_run(tiny(*settings), tmp_path / "now")
+    assert result(folder.path, last) == result(tmp_path / "now", last)
+
+
+@pytest.mark.parametrize("override", ["train.reduction=fast", "train.shard=true"])
+def test_what_only_several_processes_could_do_is_refused(override: str) -> None:
+    key = override.partition("=")[0].replace(".", r"\.")
+    with pytest.raises(UserError, match=rf"{key} = .* which NormScope does no more; leave the key out"):
+        load(None, [override])
 
 
 def test_a_key_set_below_a_value_is_refused() -> None:

@@ -16,8 +16,7 @@ from normscope.runs import machine as plans
 from normscope.runs.config import load
 from normscope.runs.machine import Plan, plan
 from normscope.tasks.registry import task_of
-from normscope.train import TrainConfig
-from normscope.train.sums import TreeSum
+from normscope.train.gradients import TreeSum
 
 SMALL = (
     "model.width=32",
@@ -86,8 +85,10 @@ def test_operations_are_those_of_the_matrices(length: int, least: int | None, mo
     settings = ("train.accumulation=2", f"data.sequence_length={length}", "model.attention_dropout=0.0")
     found, config, _ = planned(*CASES["language-model"], *settings)
     tokens = 2 * 32 * length
-    # The rows of a table that are looked up are no product.
-    matrices = (found.shared_out - found.outside_blocks / 2) / 4
+    # The rows of a table that are looked up are no product, and vectors multiply no matrix.
+    task = task_of(config)
+    of = dict(task.build(config, task.codec_of(task.open(config))).named_parameters())
+    matrices = sum(p.numel() for name, p in of.items() if p.ndim == 2 and "embedding" not in name)
     product = 2 * tokens * length * config.model.width * config.model.blocks
     # Two forward and four or, computing the scores again, five backward; of the future too.
     expected = 6 * tokens * matrices
@@ -101,19 +102,7 @@ def test_gradients_are_counted_as_often_as_the_ordered_sum_holds_them(batches: i
     for _ in range(batches):
         most = max(most, len(tree._waiting) + 1)
         tree.push([torch.zeros(1)])
-    accumulation = TrainConfig(accumulation=batches)
-    assert plans._gradients_at_once(accumulation) == most
-    assert plans._gradients_at_once(TrainConfig(accumulation=batches, reduction="fast")) == 1
-
-
-def test_shards_take_their_share() -> None:
-    found, _, _ = planned(*CASES["language-model"])
-    quarter = found.sharded(4)
-    assert quarter.activations == found.activations
-    whole = found.weights - found.shared_out
-    assert quarter.weights == pytest.approx(whole + found.shared_out / 4, abs=1)
-    assert found.sharded(1) == found
-    assert found.outside_blocks + found.largest_block * 5 <= found.weights
+    assert plans.gradients_at_once(batches) == most
 
 
 @pytest.mark.thorough
@@ -151,16 +140,14 @@ def test_the_sum_is_near_what_torch_takes(tmp_path: Path) -> None:
 def test_the_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     words = [word for setting in CASES["language-model"] for word in ("--set", setting)]
-    monkeypatch.setattr(sys, "argv", ["normscope", "train", "--dry-run", "--devices", "4", *words])
+    monkeypatch.setattr(sys, "argv", ["normscope", "train", "--dry-run", *words])
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert not end.value.code
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].startswith("parameters: ")
     assert "in 1 batch" in rows[1]
-    assert rows[2].endswith("with the whole model and sharded over several:")
-    assert rows[3].split() == ["whole", "over", "4"]
-    columns = [[float(row.split()[number].replace(",", "")) for row in rows[4:]] for number in (-2, -1)]
-    for *parts, total in columns:
-        assert total == pytest.approx(sum(parts), abs=0.3)
+    assert rows[2] == "memory in MB:"
+    *parts, total = [float(row.split()[-1].replace(",", "")) for row in rows[3:]]
+    assert total == pytest.approx(sum(parts), abs=0.3)
     assert not list(tmp_path.iterdir())

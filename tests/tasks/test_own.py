@@ -1,4 +1,4 @@
-"""A model of the user's own as a task: beside a loop in plain PyTorch, killed, in two processes, and wrongly made."""
+"""A model of the user's own as a task: beside a loop in plain PyTorch, killed, and wrongly made."""
 
 import math
 import random
@@ -31,7 +31,6 @@ from normscope.tasks import own_batches
 from normscope.tasks.own_batches import OwnBatch, source_of
 from normscope.train.device import seed_data, seed_weights
 from tiny import finish, result
-from together import ended, started
 
 MODEL = '''"""A model nobody ships."""
 
@@ -148,13 +147,6 @@ def test_a_run_killed_at_random_updates_ends_in_the_undisturbed_bytes(
 
 def _has(file: Path, lines: int) -> bool:
     return file.exists() and file.read_bytes().count(b"\n") >= lines
-
-
-def test_two_processes_give_the_bytes_of_one(whole: tuple[str, Path], tmp_path: Path) -> None:
-    factory, alone = whole
-    found = ended(started(2, "train", factory, "--run", str(tmp_path / "run"), *OPTIONS))
-    assert [code for code, _, _ in found] == [0, 0], found
-    assert result(tmp_path / "run", 12) == result(alone, 12)
 
 
 def test_a_file_that_was_edited_is_told(tmp_path: Path) -> None:

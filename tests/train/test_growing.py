@@ -44,7 +44,7 @@ def test_a_best_checkpoint_that_the_shorter_end_had_taken_the_place_of_is_still_
     losses = {5: 3.0, 10: 4.0, 12: 1.0, 15: 5.0, 20: 6.0}
 
     class Told(translating.TranslationObjective):
-        def validate(self, model: object, share: object) -> dict[str, float]:
+        def validate(self, model: object) -> dict[str, float]:
             nll = next(iter_losses)
             return {"loss_nats": 0.0, "nll_nats": nll, "nll_bits": nll}
 

@@ -61,7 +61,7 @@ def big_batch_gradients(
     model: nn.Module, task: TranslationObjective, numbers: range
 ) -> tuple[list[Tensor], float, int]:
     """Gradients and loss of the sentences of all those batches as one padded batch."""
-    indices = np.concatenate([task._sentences(number) for number in numbers])
+    indices = np.concatenate([task.batches[int(task.epochs.micro_batch(number)[1][0])] for number in numbers])
     batch = collate(task.train, indices)
     model.train()
     loss, _ = task.loss_sums(model, batch)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from normscope.runs import run
 from normscope.tasks import translation as translating
-from normscope.train import Interrupted, NonFinite, RunFolder, Share, loop
+from normscope.train import Interrupted, NonFinite, RunFolder, loop
 from normscope.train.gradients import first_bad_weight, unfit_to_keep
 from tiny import result, steps, tiny
 
@@ -174,8 +174,8 @@ def test_an_update_that_is_validated_and_saved_is_looked_at_once(
 
 def test_a_validation_loss_that_is_not_finite_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Overflowing(translating.TranslationObjective):
-        def validate(self, model: nn.Module, share: Share) -> dict[str, float]:
-            return super().validate(model, share) | {"nll_nats": math.inf}
+        def validate(self, model: nn.Module) -> dict[str, float]:
+            return super().validate(model) | {"nll_nats": math.inf}
 
     monkeypatch.setattr(translating, "TranslationObjective", Overflowing)
     with pytest.raises(NonFinite, match=r"update 4: the validation loss \(inf\) is not finite"):

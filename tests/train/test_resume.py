@@ -205,7 +205,7 @@ def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
     worse = iter([1.0, 2.0, 3.0])
 
     class Worsening(translating.TranslationObjective):
-        def validate(self, model: object, share: object) -> dict[str, float]:
+        def validate(self, model: object) -> dict[str, float]:
             return {"loss_nats": 0.0, "nll_nats": (nll := next(worse)), "nll_bits": nll}
 
     with pytest.MonkeyPatch.context() as patch:

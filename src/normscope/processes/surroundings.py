@@ -1,4 +1,4 @@
-"""What a process knows of those around it: its rank under torchrun, the command that started it, and who has a folder.
+"""What a process knows of those around it: others of one training, the command that started it, and who has a folder.
 
 A lock lets one process at a time work in a folder; it ends with the process that holds it, and says who holds it.
 The folder itself is locked too, where the file system can: a lock file that somebody removes lets nobody else in.
@@ -27,19 +27,9 @@ def interpreter() -> list[str]:
     return [sys.executable, "-P"]
 
 
-def under_torchrun() -> bool:
-    """Whether torchrun, or a launcher that sets the same, has started this process."""
-    return all(name in os.environ for name in _VARIABLES)
-
-
-def rank_of_environment() -> int:
-    """Counted from 0 over all machines; 0 for a process that trains alone."""
-    return int(os.environ["RANK"]) if under_torchrun() else 0
-
-
-def size_of_environment() -> int:
-    """How many processes train together."""
-    return int(os.environ["WORLD_SIZE"]) if under_torchrun() else 1
+def launched_together() -> int:
+    """How many processes torchrun, or a launcher that sets the same, has started for one training; 1 without it."""
+    return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in _VARIABLES) else 1
 
 
 VARIABLE = "NORMSCOPE_LIFELINE"

@@ -5,66 +5,19 @@ and compute is measured on a slice of it, of one and of two blocks and few seque
 both grow in a straight line.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from ..errors import UserError
-from ..model import Stack, unit_vectors
 from ..model.linear import fast_matmul
 from ..optim import make_optimizer
-from ..optim.groups import roles
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
-from ..train import TrainConfig
 from ..train.device import Precision, autocast, keep_freed_memory, prepare_cuda, set_threads
-from ..train.group import Group, Replicas, shard
-
-SHARED_OUT = ("embedding", "matrix", "head")
-"""Roles of what is large. An optimiser has a group for each role, so that each holds parts or whole tensors alone."""
-
-
-def sharded(model: nn.Module, config: RunConfig, group: Group) -> None:
-    """Have each process of the group keep its part of the model's matrices; a process alone keeps all.
-
-    Raises UserError for a model or a training of which that is not known to work.
-    """
-    for problem in _problems(model, config, group):
-        raise UserError(f"train.shard: {problem}")
-    if isinstance(group, Replicas):
-        of = roles(model)
-        whole = [parameter for name, parameter in model.named_parameters() if of[name] not in SHARED_OUT]
-        blocks = [block for stack in model.modules() if isinstance(stack, Stack) for block in stack.blocks]
-        shard(model, blocks, whole, group)
-
-
-def _problems(model: nn.Module, config: RunConfig, group: Group) -> Iterator[str]:
-    train, title = config.train, config.model.placement
-    if train.reduction != "fast":
-        yield 'the parts of a gradient are added by the backend in its own order; set train.reduction = "fast"'
-    if train.accumulation % group.size:
-        yield (
-            f"every process takes part in every batch's sums, so train.accumulation={train.accumulation} must be a "
-            f"multiple of the {group.size} processes"
-        )
-    if unit_vectors(model):
-        yield f"the placement {title} keeps rows and columns of matrices at length 1, which needs them whole"
-    if any(isinstance(stack, Stack) and stack.placement.is_profiled() for stack in model.modules()):
-        yield f"the placement {title} takes initial values from a first batch, which is not done with parts of a model"
-    if config.optimizer.name == "muon":
-        yield "muon makes the whole matrix of a step orthogonal; choose another optimizer.name"
-    if train.clip_update_rms < float("inf"):
-        yield "train.clip_update_rms measures whole steps; leave it out"
-    if train.monitor_every:
-        yield "train.monitor_every measures the model in one process; leave it out"
-    if getattr(getattr(config, "translation", None), "bleu_sentences", 0):
-        yield "translation.bleu_sentences decodes in one process; leave it out, and evaluate the run afterwards"
-    if train.compile:
-        yield "train.compile is not known to work with it; leave one of them out"
 
 
 def prepare_machine(config: RunConfig, device: torch.device) -> bool:
@@ -113,39 +66,21 @@ _COUNTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Bytes in one process, of several that have the whole model each."""
+    """Bytes, and the arithmetic of an update."""
 
     parameters: int
     weights: int
     gradients: int
-    """Of a process alone, which holds several where it adds those of an update's batches in order."""
+    """Several where those of an update's batches are added."""
     optimizer: int
     activations: int
     """What the forward pass of one batch keeps for the backward pass."""
-    shared_out: int
-    """Of the weights, those that `train.shard` shares out."""
-    largest_block: int
-    """Weights of one block."""
-    outside_blocks: int
-    """Weights that are shared out and stand in no block: they are together through a whole pass."""
     flops_per_update: float
     """Floating-point operations of all batches of an update, forward and backward; a product and a sum are two."""
 
     @property
     def sum(self) -> int:
         return self.weights + self.gradients + self.optimizer + self.activations
-
-    def sharded(self, processes: int) -> "Plan":
-        """In one of several processes that share out the matrices."""
-        left = 1 - self.shared_out / self.weights * (1 - 1 / processes)
-        parts = {name: round(getattr(self, name) * left) for name in ("weights", "gradients", "optimizer")}
-        return replace(self, **parts)
-
-    @property
-    def put_together(self) -> int:
-        """What a sharded model has whole at the worst moment: two blocks, one of them ahead of its use, with the
-        gradient of one, and what stands in no block."""
-        return 3 * self.largest_block + 2 * self.outside_blocks
 
 
 def plan(config: RunConfig) -> Plan:
@@ -164,22 +99,15 @@ def plan(config: RunConfig) -> Plan:
     for group in optimizer.param_groups:
         group["fused"] = False  # a kernel of real devices; its state is the same
     optimizer.step()
-    of = roles(model)
-    shared = {p for name, p in model.named_parameters() if of[name] in SHARED_OUT}
-    blocks = [block for stack in model.modules() if isinstance(stack, Stack) for block in stack.blocks]
-    within = {p for block in blocks for p in block.parameters()}
     weights = _bytes(model.parameters())
     states = (t for state in optimizer.state.values() for name, t in state.items() if name != "step")
     measured = _carried_on(lambda one: _measured(task, one, corpus, codec, device), task, config, corpus, device)
     return Plan(
         parameters=sum(p.numel() for p in model.parameters()),
         weights=weights,
-        gradients=weights * _gradients_at_once(config.train),
+        gradients=weights * gradients_at_once(config.train.accumulation),
         optimizer=_bytes(t for t in states if isinstance(t, Tensor)),
         activations=round(measured[0]),
-        shared_out=_bytes(shared),
-        largest_block=max((_bytes(block.parameters()) for block in blocks), default=0),
-        outside_blocks=_bytes(shared - within),
         flops_per_update=measured[1] * config.train.accumulation,
     )
 
@@ -189,9 +117,9 @@ def counting() -> FlopCounterMode:
     return FlopCounterMode(display=False, custom_mapping=_COUNTED)
 
 
-def _gradients_at_once(train: TrainConfig) -> int:
+def gradients_at_once(batches: int) -> int:
     """Gradients of batches, and sums of them, that are held at the worst moment of an update (`TreeSum`)."""
-    return train.accumulation.bit_length() if train.reduction == "ordered" else 1
+    return batches.bit_length()
 
 
 def _carried_on(

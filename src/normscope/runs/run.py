@@ -3,7 +3,7 @@
 import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import Hooks, Objective, RunFolder, StopRule, TrainConfig, Trainer, durations
 from ..train.config import Stopping
-from ..train.device import describe, own_device
-from ..train.group import Group, gradient_norms as sharded_gradient_norms, joined
+from ..train.device import describe, refuse_several
 from ..train.metrics import Event
 from ..train.protocol import Monitors
 from ..train.saving import Progress
@@ -34,7 +33,7 @@ from .config import (
     refuse_shorter,
     resolve,
 )
-from .machine import precision_of, prepare_machine, sharded
+from .machine import precision_of, prepare_machine
 
 Listener = Callable[[Event], None]
 
@@ -50,50 +49,37 @@ def train_run(
 ) -> Progress:
     """Train `config` in the run folder `path`, or go on with the run that is there.
 
-    Processes that torchrun has started train together; the first of them holds the folder, and all of them must see it
-    and the corpus. stop_when: ends it early where its outcome is decided; a run that another call has ended so goes on
-    without. say: takes notes for the user. Raises UserError, Interrupted, NonFinite or PeerLost as `Trainer.run` does.
+    stop_when: ends it early where its outcome is decided; a run that another call has ended so goes on without. say:
+    takes notes for the user. Raises UserError, Interrupted or NonFinite as `Trainer.run` does.
     """
+    refuse_several()
     folder = RunFolder(path)
     with disk_errors(f"training {path}"):
         config = resolve(config, folder)
         refuse_other_configuration(folder, config)
-        with joined(own_device(torch.device(config.train.device))) as group:
-            if group.from_first(from_step is None and is_over(folder, config)):
-                say(f"{path} is finished; nothing to do")
-                return Progress.of_state(folder.checkpoint("last").state())
-            if group.from_first(from_step is None and stop_when is not None and stop_when.has_stopped(folder)):
-                say(f"{path} was stopped early, as decided; nothing to do. It goes on without {option('stop_when')}")
-                return Progress.of_state(folder.checkpoint("last").state())
-            # All that the user may have to put right comes before the first thing written.
-            corpus, environment, trainer = group.together(
-                lambda: _start(config, folder, group, listeners if group.first else (), stop_when, say)
-            )
-            if group.size > config.train.accumulation:
-                say(
-                    f"note: train.accumulation={config.train.accumulation} gives {group.size} processes fewer batches "
-                    "an update than there are of them; the others wait"
-                )
-            if config.train.deterministic and torch.device(config.train.device).type == "cpu":
-                say("note: train.deterministic is for CUDA; on a CPU the same seed gives the same bits without it")
-            with ExitStack() as held:
-                hold = _held(folder, config, corpus, environment, trainer.updates, from_step, say)
-                group.first_only(lambda: held.enter_context(hold))
-                # The others may not see yet what the first has written.
-                identity = group.from_first(folder.identity(corpus.fingerprint) if group.first else "")
-                return trainer.run(from_step=from_step, identity=identity)
+        if from_step is None and is_over(folder, config):
+            say(f"{path} is finished; nothing to do")
+            return Progress.of_state(folder.checkpoint("last").state())
+        if from_step is None and stop_when is not None and stop_when.has_stopped(folder):
+            say(f"{path} was stopped early, as decided; nothing to do. It goes on without {option('stop_when')}")
+            return Progress.of_state(folder.checkpoint("last").state())
+        # All that the user may have to put right comes before the first thing written.
+        corpus, environment, trainer = _start(config, folder, listeners, stop_when, say)
+        if config.train.deterministic and torch.device(config.train.device).type == "cpu":
+            say("note: train.deterministic is for CUDA; on a CPU the same seed gives the same bits without it")
+        with _held(folder, config, corpus, environment, trainer.updates, from_step, say):
+            return trainer.run(from_step=from_step, identity=folder.identity(corpus.fingerprint))
 
 
 def _start(
     config: RunConfig,
     folder: RunFolder,
-    group: Group,
     listeners: Iterable[Listener],
     stop_when: StopRule | None,
     say: Callable[[str], None],
 ) -> tuple[AnyCorpus, dict[str, Any], Trainer]:
-    """A process before its run begins or goes on: the corpus, what is written down of the machine, and the trainer."""
-    device = own_device(torch.device(config.train.device))
+    """What a run begins or goes on with: the corpus, what is written down of the machine, and the trainer."""
+    device = torch.device(config.train.device)
     task = task_of(config)
     corpus = task.open(config)
     objective, groups = task.objective(config, corpus, device), task.groups(config)
@@ -102,10 +88,6 @@ def _start(
     fast = prepare_machine(config, device)
     environment = describe(device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast)
     model = task.build(config, task.codec_of(corpus)).to(device)
-    norms = gradient_norms
-    if config.train.shard:
-        sharded(model, config, group)
-        norms = gradient_norms if group.size == 1 else sharded_gradient_norms
     updates_of = durations(objective, config.train)
     trainer = Trainer(
         model=model,
@@ -120,9 +102,8 @@ def _start(
         hooks=_PlacementHooks(model, config.adaptive.in_updates(updates_of)),
         groups=None if groups is None else groups(model),
         monitor=_monitor(model, objective, config.train),
-        probe=lambda model: {"gradient_norms": norms(model)},
+        probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=task.extra_validation(config, corpus),
-        group=group,
         stopping=_stopping(config, corpus, stop_when),
         listeners=listeners,
         say=say,

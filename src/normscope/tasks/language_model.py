@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -25,7 +23,6 @@ from ..errors import UserError
 from ..model import DecoderConfig, LanguageModel, Layout
 from ..model.linear import in_mode
 from ..settings.tables import check_choice
-from ..train import ALONE, Share
 from . import words as task_words
 from .loss import LN2, smoothed_cross_entropy
 from .protocol import Evaluation, LoadedRun, Outputs, TrainingBatch, layout_of
@@ -70,10 +67,6 @@ class _LanguageModelObjective(TextObjective[_LanguageModelConfig]):
     def target_tokens(self, batch: StretchBatch) -> int:
         return len(batch.targets_N)
 
-    def tokens_of(self, number: int) -> int:
-        _, indices = self.epochs.micro_batch(number)
-        return self.train.targets_of(indices.tolist())
-
     def loss_sums(self, model: nn.Module, batch: StretchBatch) -> tuple[Tensor, Tensor]:
         """Cross-entropy (smoothed, where asked for) and negative log-likelihood, summed over tokens, in nats."""
         hidden_ND = model(batch.tokens_N, Layout(batch.lengths_B, self.device))
@@ -88,26 +81,22 @@ class _LanguageModelObjective(TextObjective[_LanguageModelConfig]):
         )
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
+    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
         """Means over a split, in nats, and perplexities: per token, and per word as blanks part them, which compares
         between tokenisers. Each token sees what its stretch holds before it, as in training."""
         stretches = self._stretches(split)
         batches = EpochBatches(sequences=len(stretches), batch_sequences=self.batch_sequences, seed=0).in_order()
-
-        def sums_of(indices: NDArray[np.int64]) -> tuple[float, float]:
-            loss, nll = self.loss_sums(model, stretches.batch(indices.tolist()).to(self.device))
-            return float(loss), float(nll)
-
         loss_sum = nll_sum = 0.0
         with in_mode(model, training=False):
-            for loss, nll in share(batches, sums_of):
-                loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
-        nll = nll_sum / stretches.targets
+            for indices in batches:
+                loss, nll = self.loss_sums(model, stretches.batch(indices.tolist()).to(self.device))
+                loss_sum, nll_sum = loss_sum + float(loss), nll_sum + float(nll)
+        mean = nll_sum / stretches.targets
         return {
             "loss_nats": loss_sum / stretches.targets,
-            "nll_nats": nll,
-            "nll_bits": nll / LN2,
-            "perplexity": _exp(nll),
+            "nll_nats": mean,
+            "nll_bits": mean / LN2,
+            "perplexity": _exp(mean),
             "word_perplexity": _exp(nll_sum / self.corpus.splits[split].words),
         }
 

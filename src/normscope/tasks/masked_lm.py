@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -22,7 +20,6 @@ from ..data.opening import TextDataConfig
 from ..errors import UserError
 from ..model import EncoderConfig, Layout, MaskedEncoder
 from ..model.linear import in_mode
-from ..train import ALONE, Share
 from . import words
 from .loss import LN2, at_least_float32, smoothed_cross_entropy
 from .protocol import Outputs, TrainingBatch, layout_of
@@ -113,23 +110,19 @@ class _MaskedObjective(TextObjective[_MaskedConfig]):
         return masked + weight * pairs, masked.detach()
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
+    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
         """Means over the pairs of a split, in nats: `loss_nats` is the sum of `nll_nats` (masked tokens) and
         `next_sentence_nats`. The pairs and masks are the same whatever the run's seed: losses compare exactly."""
         source = self._source(split, 0, 1)
         sequences = min(len(source.pairs), self.config.valid_sequences)
         batches = EpochBatches(sequences=sequences, batch_sequences=self.batch_sequences, seed=0).in_order()
-
-        def sums_of(indices: NDArray[np.int64]) -> tuple[list[float], int]:
-            batch = source.batch(indices.tolist(), epoch=0).to(self.device)
-            return [float(value) for value in self._losses(model, batch)], len(batch.targets_M)
-
         sums = torch.zeros(3, dtype=torch.float64)
         tokens = 0
         with in_mode(model, training=False):
-            for of_batch, masked in share(batches, sums_of):
-                sums += torch.tensor(of_batch, dtype=torch.float64)
-                tokens += masked
+            for indices in batches:
+                batch = source.batch(indices.tolist(), epoch=0).to(self.device)
+                sums += torch.tensor([float(value) for value in self._losses(model, batch)], dtype=torch.float64)
+                tokens += len(batch.targets_M)
         masked_sum, pair_sum, right_sum = sums.tolist()
         nll, pair_loss = masked_sum / tokens, pair_sum / sequences
         return {

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..placement import AsBuilt, StackShape, named, registered
 from ..settings.files import OwnFile, factory_in, with_factory
-from ..train import ALONE, Objective, Share
+from ..train import Objective
 from ..train.device import seed_weights
 from .loss import LN2, unigram_entropy_nats
 from .own_batches import IGNORED, OwnBatch, Source, digest, labels_in
@@ -192,16 +192,12 @@ class _OwnObjective(Objective):
         return loss, loss.detach()
 
     @torch.no_grad()
-    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+    def validate(self, model: nn.Module) -> dict[str, float]:
         """The mean loss over the targets of all batches."""
         was_training = model.training
         model.eval()
         batches = self.data.validation
-
-        def sum_of(number: int) -> float:
-            return float(self.loss_sums(model, batches[number].to(self.device))[1])
-
-        total = math.fsum(share(range(len(batches)), sum_of))
+        total = math.fsum(float(self.loss_sums(model, batch.to(self.device))[1]) for batch in batches)
         model.train(was_training)
         nll = total / sum(batch.targets for batch in batches)
         return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}

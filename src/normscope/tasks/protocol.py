@@ -18,7 +18,7 @@ from ..limits.memory import bounded_building
 from ..model import Layout
 from ..model.transformer import least_weights
 from ..placement import StackShape, registered
-from ..train import Objective, Share
+from ..train import Objective
 from ..train.device import seed_weights
 from .run_config import RunConfig, with_absolute_paths
 from .words import Words
@@ -30,8 +30,8 @@ _Codec = TypeVar("_Codec")
 """What turns text into numbers and back: vocabularies, or a tokeniser."""
 FactLines = list[tuple[str, str]]
 Say = Callable[[str], None]
-ExtraValidation = Callable[[nn.Module, Share], dict[str, float]]
-"""Further numbers of a model, which the processes of a training work out together."""
+ExtraValidation = Callable[[nn.Module], dict[str, float]]
+"""Further numbers of a model."""
 Outputs = Callable[[nn.Module], tuple[Tensor, Tensor, Tensor]]
 """Model -> hidden states (N, D), logits (M, V) and targets (M,), for N packed tokens and M target tokens."""
 

@@ -14,7 +14,7 @@ from .language_model import LANGUAGE_MODEL
 from .masked_lm import MASKED_LM
 from .own import OWN
 from .protocol import Task
-from .run_config import RunConfig, let_stand_in
+from .run_config import RunConfig, let_stand_in, without_earlier
 from .translation import TRANSLATION
 
 KEY = "preset"
@@ -86,7 +86,7 @@ def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
 
     The files that it imports are not run: where they have not been, a placement may be unknown, and no model is built.
     """
-    table = with_preset(table, source=source)
+    table = with_preset(without_earlier(table, source=source), source=source)
     let_stand_in(table, source=source)
     name = table.get("task", _DEFAULT)
     if not isinstance(name, str) or name not in TASKS:

@@ -73,6 +73,28 @@ def with_absolute_paths(config: C) -> C:
     return replace(config, imports=imports, data=replace(data, corpus=corpus))
 
 
+_EARLIER = {"reduction": "ordered", "shard": False}
+"""Settings of [train] that earlier versions wrote down, with what every run now does."""
+
+
+def without_earlier(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
+    """The table of a configuration without what earlier versions said in it of several processes that train one run.
+
+    Raises UserError where a run needs them.
+    """
+    train = table.get("train")
+    if not isinstance(train, Mapping):
+        return table
+    for key, kept in _EARLIER.items():
+        if train.get(key, kept) != kept:
+            raise UserError(
+                f"{source}: train.{key} = {train[key]!r} was for several processes that train one run, which NormScope "
+                "does no more; leave the key out and begin in another folder. A run that was trained so is read by the "
+                "version that trained it"
+            )
+    return {**table, "train": {key: value for key, value in train.items() if key not in _EARLIER}}
+
+
 def let_stand_in(table: Mapping[str, Any], *, source: str) -> None:
     """Have a configuration be read though its files were not run, which may register its placement.
 

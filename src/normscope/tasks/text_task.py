@@ -15,7 +15,7 @@ from ..data.documents.corpus import TOKENISER, DocumentCorpus
 from ..data.documents.tokeniser import SPECIALS, TextTokeniser
 from ..errors import UserError
 from ..placement import StackShape
-from ..train import ALONE, Objective, Share
+from ..train import Objective
 from .loss import unigram_entropy_nats
 from .protocol import LONGEST, RANDOM_TOKENS, ROWS, Evaluation, FactLines, LoadedRun, Outputs, Task, _Model
 from .run_config import TextRunConfig
@@ -50,12 +50,12 @@ class TextObjective(Objective, Generic[_Section]):
     def micro_batches_per_epoch(self) -> int:
         return len(self.epochs)
 
-    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+    def validate(self, model: nn.Module) -> dict[str, float]:
         """`evaluate` of the validation split."""
-        return self.evaluate(model, "valid", share)
+        return self.evaluate(model, "valid")
 
     @abstractmethod
-    def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
+    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
         """Means over a split."""
 
 

@@ -5,9 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..data import opening
@@ -21,7 +19,7 @@ from ..errors import UserError
 from ..model import EncoderDecoder, Layout, ModelConfig, stack_shape
 from ..model.linear import in_mode
 from ..placement import StackShape
-from ..train import ALONE, Objective, Share
+from ..train import Objective
 from . import translation_samples as samples, words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
 from .protocol import Evaluation, ExtraValidation, FactLines, LoadedRun, Outputs, Task, TrainingBatch
@@ -88,18 +86,11 @@ class TranslationObjective(Objective):
         return len(self.epochs)
 
     def prepare(self, number: int) -> TranslationBatch:
-        return collate(self.train, self._sentences(number))
+        _, (batch,) = self.epochs.micro_batch(number)
+        return collate(self.train, self.batches[int(batch)])
 
     def target_tokens(self, batch: TranslationBatch) -> int:
         return batch.target_tokens
-
-    def tokens_of(self, number: int) -> int:
-        return int(self.train.target.lengths[self._sentences(number)].sum())
-
-    def _sentences(self, number: int) -> NDArray[np.int64]:
-        """Indices of the sentences of a micro-batch."""
-        _, (batch,) = self.epochs.micro_batch(number)
-        return self.batches[int(batch)]
 
     def loss_sums(self, model: nn.Module, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
         """Label-smoothed cross-entropy and negative log-likelihood, summed over target tokens, in nats."""
@@ -114,17 +105,13 @@ class TranslationObjective(Objective):
         return smoothed_cross_entropy(hidden_MD, weight_VD, target_M, self.config.label_smoothing)
 
     @torch.no_grad()
-    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+    def validate(self, model: nn.Module) -> dict[str, float]:
         """Mean loss (smoothed) and negative log-likelihood per target token over the validation split, in nats."""
-
-        def sums_of(indices: NDArray[np.int64]) -> tuple[float, float]:
-            loss, nll = self.loss_sums(model, collate(self.valid, indices).to(self.device))
-            return float(loss), float(nll)
-
         loss_sum = nll_sum = 0.0
         with in_mode(model, training=False):
-            for loss, nll in share(self.valid_batches, sums_of):
-                loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
+            for indices in self.valid_batches:
+                loss, nll = self.loss_sums(model, collate(self.valid, indices).to(self.device))
+                loss_sum, nll_sum = loss_sum + float(loss), nll_sum + float(nll)
         tokens = int(self.valid.target.lengths.sum())
         return {"loss_nats": loss_sum / tokens, "nll_nats": nll_sum / tokens, "nll_bits": nll_sum / tokens / LN2}
 
@@ -164,9 +151,9 @@ class Translation(Task[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
     def extra_validation(self, config: TranslationRunConfig, corpus: Corpus) -> ExtraValidation | None:
         count, beam = config.translation.bleu_sentences, BeamConfig(beam=config.translation.bleu_beam)
 
-        def bleu(model: nn.Module, share: Share) -> dict[str, float]:
+        def bleu(model: nn.Module) -> dict[str, float]:
             assert isinstance(model, EncoderDecoder)
-            scores = evaluate_split(model, corpus.codec, corpus.splits["valid"], beam, limit=count, share=share)
+            scores = evaluate_split(model, corpus.codec, corpus.splits["valid"], beam, limit=count)
             return {"bleu": scores["bleu"]}
 
         return bleu if count else None

@@ -14,10 +14,9 @@ from ..data.parallel.codec import Codec
 from ..data.parallel.corpus import Corpus, Split
 from ..data.parallel.vocabulary import EOS, SPECIAL_TOKENS
 from ..decode.search import BeamConfig
-from ..decode.translate import LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
+from ..decode.translate import corpus_bleu, tokenised_bleu4, translate_lines
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
-from ..train import ALONE, Share
 from .protocol import RANDOM_TOKENS, ROWS, Outputs, TrainingBatch, layout_of
 
 _RANDOM_LENGTH = 12
@@ -90,7 +89,7 @@ def _pairs(codec: Codec, open_corpus: Callable[[], Corpus]) -> tuple[str, tuple[
 
 
 _LINES = 256
-"""Translated together; the same for any number of processes, so that the translations are."""
+"""Translated together, in batches of like lengths. Another number gives other batches, which round otherwise."""
 
 
 def evaluate_split(
@@ -100,16 +99,11 @@ def evaluate_split(
     beam: BeamConfig,
     *,
     limit: int | None = None,
-    share: Share = ALONE.share,
 ) -> dict[str, Any]:
     """Translate a split and score it: sacreBLEU and tokenised BLEU4 with their signatures, and the translations."""
     sources, references = split.source_text[:limit], split.target_text[:limit]
-
-    def translated(lines: list[str]) -> list[LineTranslation]:
-        return list(translate_lines(model, codec, lines, beam))
-
-    parts = [sources[start : start + _LINES] for start in range(0, len(sources), _LINES)]
-    translations = [translation for part in share(parts, translated) for translation in part]
+    parts = (sources[start : start + _LINES] for start in range(0, len(sources), _LINES))
+    translations = [one for part in parts for one in translate_lines(model, codec, part, beam)]
     form = codec.target.form
     bleu = corpus_bleu([t.detokenised for t in translations], references, lowercase=form.lowercase)
     tokenised = tokenised_bleu4(

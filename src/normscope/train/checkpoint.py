@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
-from .group import parted_as, whole
 
 _Tensors = dict[str, Tensor]
 _MANIFEST = "MANIFEST.sha256"
@@ -89,7 +88,7 @@ class Checkpoint:
             for name, tensor in wanted.items():
                 if tensor.shape != saved[name].shape:
                     raise UserError(f"{file}: {name} is {tuple(saved[name].shape)}, the model's {tuple(tensor.shape)}")
-                tensor.copy_(parted_as(saved[name], tensor))
+                tensor.copy_(saved[name])
 
     def load_optimizer(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Restore the optimiser's state of every parameter by name. Raises UserError where it does not fit."""
@@ -104,39 +103,33 @@ class Checkpoint:
             # torch's optimisers count steps in a scalar; everything else they keep has the parameter's shape.
             if tensor.shape != (() if what == "step" else parameter.shape):
                 raise UserError(f"{file}: {key} is {tuple(tensor.shape)}, the parameter {tuple(parameter.shape)}")
-            state = tensor if what == "step" else parted_as(tensor, parameter)
-            optimizer.state[parameter][what] = state.to(parameter.device)
+            optimizer.state[parameter][what] = tensor.to(parameter.device)
 
 
 def contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[_Tensors, _Tensors]:
-    """The model's tensors and the optimiser's; of a sharded model put together, so that all processes call this."""
+    """The model's tensors and the optimiser's, by name."""
     moments = {
         f"{name}/{what}": tensor
         for name, parameter in model.named_parameters()
         for what, tensor in optimizer.state.get(parameter, {}).items()
         if isinstance(tensor, Tensor)
     }
-    return _whole(_tensors(model)), _whole(moments)
+    return _contiguous(_tensors(model)), _contiguous(moments)
 
 
-def _whole(tensors: _Tensors) -> _Tensors:
-    return {name: whole(tensor.detach()).contiguous() for name, tensor in tensors.items()}
+def _contiguous(tensors: _Tensors) -> _Tensors:
+    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
 
 
 def save(folder: Path, update: int, tensors: tuple[_Tensors, _Tensors], state: dict[str, Any]) -> Checkpoint:
     """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
-    target = of_update(folder, update).folder
+    target = folder / f"step-{update}"
     with disk_errors(f"saving {target}"), whole_folder(target) as temporary:
         for name, saved in zip(_FILES, tensors, strict=False):
             save_file(saved, temporary / name)
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         (temporary / _MANIFEST).write_text(_manifest(_line(temporary / name) for name in _FILES), encoding="ascii")
     return Checkpoint(target)
-
-
-def of_update(folder: Path, update: int) -> Checkpoint:
-    """The checkpoint of an update among those of a folder, whether it is there or not."""
-    return Checkpoint(folder / f"step-{update}")
 
 
 def existing(folder: Path) -> list[Checkpoint]:

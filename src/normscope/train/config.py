@@ -42,12 +42,6 @@ class TrainConfig:
     cores the training has use for. Any number gives the same bits."""
     compile: bool = False
     """torch.compile; slower than eager on the CPUs we measured."""
-    reduction: Literal["ordered", "fast"] = "ordered"
-    """How the gradients of an update's batches are added. ordered: in one tree over their numbers, so that any number
-    of processes gives the same bits. fast: in the order that costs least."""
-    shard: bool = False
-    """Several processes share out the model's matrices too, with their gradients and the optimiser's state: for models
-    that one device cannot hold. It needs reduction = "fast"."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip that update. A weight
     or a validation loss that is not finite always stops the run: every further update would be skipped."""

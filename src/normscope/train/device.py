@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ..errors import UserError
-from ..processes.surroundings import under_torchrun
+from ..processes.surroundings import launched_together
 from ..provenance import provenance
 
 Precision = Literal["fp32", "tf32", "bf16"]
@@ -37,17 +37,13 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
-def own_device(device: torch.device) -> torch.device:
-    """The device of this process: each process of a machine has a CUDA device of its own. Raises UserError."""
-    if device.type != "cuda" or not under_torchrun():
-        return device
-    local = int(os.environ["LOCAL_RANK"])
-    if local >= torch.cuda.device_count():
+def refuse_several() -> None:
+    """Raise UserError in one of several processes that a launcher has started to train together."""
+    if (count := launched_together()) > 1:
         raise UserError(
-            f"this machine has {torch.cuda.device_count()} CUDA devices, too few for process {local} of those on it: "
-            "start as many processes as there are devices, or set train.device to cpu"
+            f"torchrun or a launcher like it has started {count} processes for one run, which NormScope trains in one: "
+            "leave the launcher out; `normscope compare` trains several runs side by side"
         )
-    return torch.device("cuda", local)
 
 
 def available_cores() -> int:
@@ -180,10 +176,7 @@ def seed_weights(seed: int) -> None:
 
 
 def seed_micro_batch(seed: int, number: int) -> None:
-    """Seed torch's generators for the dropout of one batch, counted over all epochs.
-
-    As the batch has its number whichever process works on it, the masks do not depend on how many processes there are.
-    """
+    """Seed torch's generators for the dropout of one batch, counted over all epochs."""
     torch.manual_seed(_derive(seed, _DROPOUT, number))
 
 

@@ -1,23 +1,20 @@
-"""The gradient of an update: of the mean loss per target token over all its micro-batches, whoever works on them.
+"""The gradient of an update: of the mean loss per target token over all its micro-batches.
 
 And what to say when a loss, a gradient or a weight is no longer a number.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .checkpoint import persistent_buffers
 from .device import Precision, autocast, seed_micro_batch
-from .group import Group, is_part, own_part
 from .protocol import Feed, Objective
-from .sums import gradient_sum
-
-_Reduction = Literal["ordered", "fast"]
 
 
 class NonFinite(Exception):
@@ -45,7 +42,7 @@ def unfit_to_keep(model: nn.Module, optimizer: torch.optim.Optimizer) -> str | N
 
 
 def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(own_part(tensor)).all())
+    return bool(torch.isfinite(tensor).all())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +104,39 @@ class Losses:
     """Target tokens of all micro-batches."""
 
 
+class TreeSum:
+    """Adds lists of tensors in one fixed binary tree over their order; of n it holds at most log2(n) + 1 at a time.
+
+    The error of such a sum grows with log2(n), and not with n as when they are added one behind the other.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, list[Tensor]]] = []
+        """Sums of 2^height lists that stood beside each other, the highest first."""
+
+    def push(self, tensors: list[Tensor]) -> None:
+        """Add the next list, whose tensors may be written to from here on."""
+        height = 0
+        while self._waiting and self._waiting[-1][0] == height:
+            tensors = _added(self._waiting.pop()[1], tensors)
+            height += 1
+        self._waiting.append((height, tensors))
+
+    def total(self) -> list[Tensor]:
+        """The sum of all lists, which are forgotten; there must have been one."""
+        _, total = self._waiting.pop()
+        while self._waiting:
+            total = _added(self._waiting.pop()[1], total)
+        return total
+
+
+def _added(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+    torch._foreach_add_(left, right)
+    return left
+
+
 class UpdateGradients:
-    """Leaves the gradients of an update in `.grad`, the same in every process of the group."""
+    """Leaves the gradients of an update in `.grad`."""
 
     def __init__(
         self,
@@ -120,73 +148,50 @@ class UpdateGradients:
         seed: int,
         device: torch.device,
         precision: Precision,
-        reduction: _Reduction,
-        group: Group,
     ) -> None:
         """forward_model: `model`, or what torch.compile has made of it."""
-        self.model, self.objective, self.forward_model, self.group = model, objective, forward_model, group
-        self.feed = feed
+        self.model, self.objective, self.forward_model, self.feed = model, objective, forward_model, feed
         self.seed, self.device, self.precision = seed, device, precision
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        # The parts of a sharded model are added up by its backward passes themselves.
-        added = [parameter for parameter in self.parameters if not is_part(parameter)]
-        self.sum = gradient_sum(added, group, ordered=reduction == "ordered")
 
     def __call__(self, numbers: range) -> Losses:
-        """The gradients of the micro-batches of these numbers, which the processes of the group share out."""
+        """The gradients of the micro-batches of these numbers, added in one tree over their order."""
         # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
-        batches = {number: self.feed(number) for number in numbers if self.group.owner(number) == self.group.rank}
-        tokens = sum(
-            self.objective.target_tokens(batches[number]) if number in batches else self.objective.tokens_of(number)
-            for number in numbers
-        )
-        sums = torch.zeros(len(numbers), 2, dtype=torch.float64)
-        reached = torch.zeros(len(self.parameters), dtype=torch.float64)
-        self.model.zero_grad(set_to_none=True)
-        for round_numbers in self._rounds(numbers):
-            for number in round_numbers:
-                if number in batches:
-                    sums[number - numbers.start] = self._backward(number, batches[number], tokens)
-                    reached += torch.tensor([parameter.grad is not None for parameter in self.parameters])
-            self.sum.add([self.group.owner(number) for number in round_numbers])
-        self.sum.finish()
-        known = self.group.summed(torch.cat([sums.flatten(), reached]))
-        for parameter, times in zip(self.parameters, known[2 * len(numbers) :].tolist(), strict=True):
-            if not times:
-                parameter.grad = None
+        batches = {number: self.feed(number) for number in numbers}
+        tokens = sum(map(self.objective.target_tokens, batches.values()))
         loss_sum = nll_sum = 0.0
-        for loss, nll in known[: 2 * len(numbers)].view(-1, 2).tolist():
+        gradients, reached = TreeSum(), set[nn.Parameter]()
+        self.model.zero_grad(set_to_none=True)
+        for number, batch in batches.items():
+            loss, nll = self._backward(number, batch, tokens)
             loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
+            reached.update(parameter for parameter in self.parameters if parameter.grad is not None)
+            gradients.push([_taken(parameter) for parameter in self.parameters])
+        for parameter, gradient in zip(self.parameters, gradients.total(), strict=True):
+            parameter.grad = gradient if parameter in reached else None
         return Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
 
     def first_bad(self, numbers: range) -> _FirstBad | None:
-        """Compute each micro-batch's own gradients again; the first that is not finite, whichever process has it.
-
-        None of a sharded model, whose gradients are sums over processes before anybody sees them.
-        """
-        if any(map(is_part, self.parameters)):
-            return None
-        found = None
-        for number in numbers:
-            if found is None and self.group.owner(number) == self.group.rank:
-                found = first_bad_gradient(self.model, number, lambda number=number: self._alone(number))  # type: ignore[misc]
-        return min(filter(None, self.group.gather(found)), key=lambda bad: bad.micro_batch, default=None)
-
-    def _rounds(self, numbers: range) -> Iterator[range]:
-        """As many numbers at a time as there are processes: each has one of them."""
-        for start in range(0, len(numbers), self.group.size):
-            yield numbers[start : start + self.group.size]
+        """Compute each micro-batch's own gradients again; the first that is not finite."""
+        found = (first_bad_gradient(self.model, number, partial(self._alone, number)) for number in numbers)
+        return next(filter(None, found), None)
 
     def _alone(self, number: int) -> None:
         self.model.zero_grad(set_to_none=True)
         batch = self.objective.micro_batch(number)
         self._backward(number, batch, self.objective.target_tokens(batch))
 
-    def _backward(self, number: int, batch: Any, tokens: int) -> Tensor:
+    def _backward(self, number: int, batch: Any, tokens: int) -> tuple[float, float]:
         """Add the batch's part to `.grad`; its loss and negative log-likelihood, summed over its target tokens."""
         self.model.train()
         seed_micro_batch(self.seed, number)
         with autocast(self.device, self.precision):
             loss, nll = self.objective.loss_sums(self.forward_model, batch)
         (loss / tokens).backward()  # type: ignore[no-untyped-call]
-        return torch.tensor([float(loss.detach()), float(nll)], dtype=torch.float64)
+        return float(loss.detach()), float(nll)
+
+
+def _taken(parameter: nn.Parameter) -> Tensor:
+    """The parameter's gradient, of zeros where the backward pass did not reach it; the parameter is left without."""
+    gradient, parameter.grad = parameter.grad, None
+    return torch.zeros_like(parameter) if gradient is None else gradient

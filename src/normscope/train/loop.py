@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -16,16 +17,10 @@ from ..signals import Interrupted, StopRequest
 from .config import DECIDED, Stopping, TrainConfig
 from .device import Precision, autocast
 from .gradients import NonFinite, UpdateGradients, first_bad_weight, unfit_to_keep, what_went_first
-from .group import ALONE, Group, scale, take_apart, total_norm
 from .metrics import Event, LogMark, MetricsLog
-from .protocol import Feed, Hooks, Monitors, Objective, Share, durations
+from .protocol import Feed, Hooks, Monitors, Objective, durations
 from .run_folder import RunFolder
 from .saving import Progress, Saving
-
-_CLIP_EPSILON = 1e-6
-"""Beside the norm that a gradient is divided by, as in torch's clipping."""
-_PASSED_ON_SECONDS = 5.0
-"""Within which a launcher of several processes passes on a signal that they have had."""
 
 
 class Trainer:
@@ -33,9 +28,9 @@ class Trainer:
 
     groups: parameter groups of the optimiser, where the model has its own. probe: called once, with the first update's
     gradients in place and before the optimiser moves; what it returns is logged as update 0. monitor: measures some
-    updates, which are events of their own. extra_validation: further numbers for each validation (such as BLEU). group:
-    the processes that train together, each with a Trainer; only the first writes, and has listeners. stopping: ends the
-    run where its outcome is decided. listeners: see every event, with timings added. say: takes notes for the user.
+    updates, which are events of their own. extra_validation: further numbers for each validation (such as BLEU).
+    stopping: ends the run where its outcome is decided. listeners: see every event, with timings added. say: takes
+    notes for the user.
     """
 
     def __init__(
@@ -54,21 +49,20 @@ class Trainer:
         groups: Iterable[Mapping[str, Any]] | None = None,
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
         monitor: Monitors | None = None,
-        extra_validation: Callable[[nn.Module, Share], dict[str, float]] | None = None,
-        group: Group = ALONE,
+        extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
         stopping: Stopping | None = None,
         listeners: Iterable[Callable[[Event], None]] = (),
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.model, self.objective, self.folder, self.train, self.seed = model, objective, folder, train, seed
-        self.device, self.precision, self.peak_lr, self.group = device, precision, optimizer.peak_lr, group
+        self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
         forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
         updates_of = durations(objective, train)
         self.updates = updates_of(train.duration)
         self.feed = Feed(
             objective,
             workers=train.input_workers if isinstance(train.input_workers, int) else 0,
-            owned=lambda number: range(number, self.updates * train.accumulation, group.size),
+            end=self.updates * train.accumulation,
             device=device,
         )
         self.gradients = UpdateGradients(
@@ -79,8 +73,6 @@ class Trainer:
             seed=seed,
             device=device,
             precision=precision,
-            reduction=train.reduction,
-            group=group,
         )
         self.optimizer = make_optimizer(model, optimizer, groups)
         clips = train.clip_update_rms < math.inf
@@ -91,13 +83,9 @@ class Trainer:
             updates_of.exact(train.checkpoint_every),
         )
         self.updates_per_epoch = updates_of.updates_per_epoch
-        self.probe, self.extra_validation = probe, extra_validation
-        # It reads what all have; so the first measures while the others wait for it.
-        self.monitor = monitor if group.first else None
+        self.probe, self.extra_validation, self.monitor = probe, extra_validation, monitor
         self.stopping, self.say, self.listeners = stopping, say, list(listeners)
-        self.log: MetricsLog | None = None
-        """Of the first process alone."""
-        self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, group=group, say=say)
+        self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, say=say)
 
     @property
     def progress(self) -> Progress:
@@ -110,36 +98,27 @@ class Trainer:
         identity: of the run, which every checkpoint keeps; one that has another is refused. A run whose outcome is
         decided ends before that, saved, and goes on from there where it is asked to without `stopping`.
 
-        The caller of the first process holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP of any
-        process, having saved; NonFinite where the run must stop; UserError where the checkpoint is damaged or the disk
-        full; PeerLost where another process has gone.
+        The caller holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP, having saved; NonFinite
+        where the run must stop; UserError where the checkpoint is damaged or the disk full.
         """
         mark = self.saving.restore(from_step=from_step, identity=identity, updates=self.updates)
         if mark is None:
             self._begin()
-        self.group.first_only(lambda: self._open_log(mark or LogMark()))
-        if self.stopping is not None:
-            events = self.group.together(lambda: self.folder.events() if self.group.first else [])
-            self.stopping.restore(self.group.from_first(events), self.progress.update)
-        self.started, self.tokens_since_start = time.perf_counter(), 0
-        try:
-            passed_on = _PASSED_ON_SECONDS if self.group.size > 1 else 0.0
-            with StopRequest(passed_on_seconds=passed_on) as stop, self.group.noticing():
+        with closing(self.feed), closing(MetricsLog(self.folder.metrics_file, mark or LogMark())) as self.log:
+            if self.stopping is not None:
+                self.stopping.restore(self.folder.events(), self.progress.update)
+            self.started, self.tokens_since_start = time.perf_counter(), 0
+            with StopRequest() as stop:
                 while self.progress.update < self.updates:
                     self._one_update()
                     if self.progress.update < self.updates and self.stopping is not None and self.stopping.is_decided:
                         self._stop_early(self.stopping)
                         return self.progress
-                    signal_number = self.group.any_signal(stop.signal_number)
-                    if signal_number is not None and self.progress.update < self.updates:
+                    if stop.signal_number is not None and self.progress.update < self.updates:
                         self._stop_if_unfit()
-                        self.saving.save(self._mark)
-                        raise Interrupted(signal_number, f"after update {self.progress.update}; saved")
-                self.group.first_only(self._end)
-        finally:
-            self.feed.close()
-            if self.log is not None:
-                self.log.close()
+                        self.saving.save(self.log.mark)
+                        raise Interrupted(stop.signal_number, f"after update {self.progress.update}; saved")
+                self._end()
         return self.progress
 
     def _begin(self) -> None:
@@ -148,26 +127,20 @@ class Trainer:
             objective = self.objective
             self.hooks.before_first_batch(lambda: objective.loss_sums(self.model, objective.micro_batch(0)))
 
-    def _open_log(self, mark: LogMark) -> None:
-        self.log = MetricsLog(self.folder.metrics_file, mark)
-
-    def _mark(self) -> LogMark:
-        return LogMark() if self.log is None else self.log.mark()
-
     def _end(self) -> None:
         # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and after the
         # last checkpoint, so that a run that says so is finished whatever kills it.
         self.saving.prune()
         files.sync(self.folder.checkpoints)
         self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
-        self._mark()
+        self.log.mark()
 
     def _stop_early(self, stopping: Stopping) -> None:
         """Behind the checkpoint, which a run that goes on after all is continued from: it never had this event."""
-        self.saving.save(self._mark)
+        self.saving.save(self.log.mark)
         reason = {"reason": stopping.reason, "validations": stopping.in_a_row}
         self._emit({"event": DECIDED, "update": self.progress.update, **reason, **self._totals()})
-        self._mark()
+        self.log.mark()
         self.say(f"stopped early after update {self.progress.update}: {stopping.reason}")
 
     def _one_update(self) -> None:
@@ -178,14 +151,14 @@ class Trainer:
         numbers = range(first, first + self.train.accumulation)
         losses = self.gradients(numbers)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = total_norm(gradients)
+        norm = nn.utils.get_total_norm(gradients)
         finite = math.isfinite(losses.loss) and math.isfinite(float(norm))
         if finite:
             if update == 1 and self.probe is not None:
                 self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
             measured = {} if self.monitor is None else self.monitor(update)
             if float(norm) > self.train.clip_norm:
-                scale(gradients, float(self.train.clip_norm / (norm + _CLIP_EPSILON)))
+                nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
             for group in self.optimizer.param_groups:
                 # An optimiser that the caller made has groups of its own, without factors.
                 group["lr"] = learning_rate * group.get("lr_factor", 1.0)
@@ -214,38 +187,32 @@ class Trainer:
         return {"clipped_parameters": self.update_clipping.step()}
 
     def _not_finite(self, update: int, numbers: range, loss: float) -> None:
-        weight = self.group.any_message(first_bad_weight(self.model))
+        weight = first_bad_weight(self.model)
         if weight is not None:
             self._stop(update, f"the weights of {weight} are not finite, nor then is the loss ({loss})")
-        bad = self.gradients.first_bad(numbers)
-        reason = what_went_first(loss, bad)
+        reason = what_went_first(loss, self.gradients.first_bad(numbers))
         if self.train.on_nonfinite == "stop":
-            where = ""
-            if bad is not None and self.group.size > 1:
-                where = f", of process {self.group.owner(bad.micro_batch)}"
-            self._stop(update, reason, where)
+            self._stop(update, reason)
         self.progress.skipped_updates += 1
         self._emit({"event": "skipped", "update": update, "reason": reason})
 
-    def _stop(self, update: int, reason: str, where: str = "") -> NoReturn:
-        """where: what depends on the number of processes, and so stands in no event."""
+    def _stop(self, update: int, reason: str) -> NoReturn:
         self._emit({"event": "non-finite", "update": update, "reason": reason, **self._totals()})
-        raise NonFinite(f"update {update}: {reason}{where}")
+        raise NonFinite(f"update {update}: {reason}")
 
     def _validate_and_save(self, update: int) -> None:
         last, validate = update == self.updates, _due(update, self.validate_every)
         if last and not validate:
             # A longer run does not validate here; this is what lets it go on as if it had been longer from the start.
-            self.saving.note_before_end(self._mark())
+            self.saving.note_before_end(self.log.mark())
         validate, save = validate or last, last or _due(update, self.checkpoint_every)
         if validate or save:
             self._stop_if_unfit()
         if validate:
             with autocast(self.device, self.precision):
-                numbers = self.objective.validate(self.model, self.group.share)
+                numbers = self.objective.validate(self.model)
                 if self.extra_validation is not None:
-                    numbers |= self.extra_validation(self.model, self.group.share)
-            take_apart(self.model)
+                    numbers |= self.extra_validation(self.model)
             if not math.isfinite(numbers["nll_nats"]):
                 self._stop(update, f"the validation loss ({numbers['nll_nats']}) is not finite, though every weight is")
             if numbers["nll_nats"] < self.progress.best_nll_nats:
@@ -254,7 +221,7 @@ class Trainer:
             if self.stopping is not None:
                 self.stopping.take(update, numbers["nll_nats"])
         if save or self.progress.best_update == update:
-            self.saving.save(self._mark)
+            self.saving.save(self.log.mark)
 
     def _totals(self) -> dict[str, Any]:
         progress = self.progress
@@ -267,13 +234,12 @@ class Trainer:
 
     def _stop_if_unfit(self) -> None:
         """Raise NonFinite where what would be validated or kept is not finite. Comes before `_save`, once an update."""
-        reason = self.group.any_message(unfit_to_keep(self.model, self.optimizer))
+        reason = unfit_to_keep(self.model, self.optimizer)
         if reason is not None:
             self._stop(self.progress.update, reason)
 
     def _emit(self, event: Event) -> None:
-        if self.log is not None:
-            self.log.append(event)
+        self.log.append(event)
         elapsed = time.perf_counter() - self.started
         rate = self.tokens_since_start / elapsed if elapsed else 0.0
         timed = event | {"elapsed_seconds": elapsed, "target_tokens_per_second": rate, "updates": self.updates}

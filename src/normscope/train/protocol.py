@@ -1,6 +1,6 @@
 """What the training loop trains: batches with their loss, and what the model asks for around its updates.
 
-The batches of a process's next updates may be prepared by other processes while the device computes.
+The batches of the next updates may be prepared by other processes while the device computes.
 """
 
 import ctypes
@@ -12,9 +12,9 @@ import sys
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,18 +24,6 @@ from ..errors import UserError, option
 from ..optim import UpdatesOf
 from ..signals import HANDLED
 from .config import TrainConfig
-from .group import ALONE
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
-
-class Share(Protocol):
-    """Work on items that the processes of a training share out: `Group.share`."""
-
-    def __call__(self, items: Sequence[_Item], compute: Callable[[_Item], _Result]) -> list[_Result]:
-        """What `compute` gives for each item, in their order; plain values, for they travel."""
-        ...
 
 
 class Objective(ABC):
@@ -61,17 +49,13 @@ class Objective(ABC):
     @abstractmethod
     def target_tokens(self, batch: Any) -> int: ...
 
-    def tokens_of(self, number: int) -> int:
-        """The target tokens of the micro-batch of that number, which another process works on."""
-        return self.target_tokens(self.prepare(number))
-
     @abstractmethod
     def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         """Loss to minimise and negative log-likelihood, each summed over the batch's target tokens, in nats."""
 
     @abstractmethod
-    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
-        """Must hold `nll_nats`, by which the best checkpoint is chosen. share: has several processes work on it."""
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Must hold `nll_nats`, by which the best checkpoint is chosen."""
 
 
 class Monitors(Protocol):
@@ -123,14 +107,14 @@ class Feed:
         objective: Objective,
         *,
         workers: int,
-        owned: Callable[[int], range],
+        end: int,
         device: torch.device,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """owned: the numbers that will be asked for from a given one on, rising."""
-        self.objective, self.workers, self.owned, self.device, self.clock = objective, workers, owned, device, clock
+        """end: the number at which the training is over; those up to there will be asked for, rising."""
+        self.objective, self.workers, self.end, self.device, self.clock = objective, workers, end, device, clock
         self.waited_seconds = 0.0
-        """By this process, for all batches so far."""
+        """For all batches so far."""
         self._ahead: Iterator[Any] = iter(())
         self._numbers: Iterator[int] = iter(())
 
@@ -149,7 +133,7 @@ class Feed:
     def _prepared(self, number: int) -> Any:
         if next(self._numbers, None) != number:
             self.close()
-            self._ahead, self._numbers = self._started(number), iter(self.owned(number))
+            self._ahead, self._numbers = self._started(number), iter(range(number, self.end))
             next(self._numbers)
         try:
             return next(self._ahead)
@@ -167,7 +151,7 @@ class Feed:
             warnings.filterwarnings("ignore", message="This DataLoader will create")
             loader = DataLoader(
                 _Numbered(self.objective),
-                sampler=self.owned(number),
+                sampler=range(number, self.end),
                 batch_size=None,
                 num_workers=self.workers,
                 # Forked, they share the corpus, which other ways of starting would copy to each.

@@ -1,4 +1,4 @@
-"""Where a run stands, written to its checkpoints by the first of its processes and read from them by all."""
+"""Where a run stands, written to its checkpoints and read from them."""
 
 import itertools
 import math
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .. import files
 from ..errors import UserError
 from ..provenance import source_sha256
 from . import checkpoint
-from .group import Group
 from .metrics import LogMark
 from .run_folder import RunFolder
 
@@ -53,14 +52,13 @@ class Saving:
         optimizer: torch.optim.Optimizer,
         *,
         keep_last: int,
-        group: Group,
         say: Callable[[str], None],
     ) -> None:
         """say: takes notes for the user."""
         self.folder, self.model, self.optimizer = folder.checkpoints, model, optimizer
         self._refuse_moved = folder.refuse_moved
         self._metrics = folder.metrics_file
-        self.keep_last, self.group, self.say = keep_last, group, say
+        self.keep_last, self.say = keep_last, say
         self.progress = Progress()
         self.identity = ""
         self._before_end: dict[str, Any] | None = None
@@ -73,10 +71,10 @@ class Saving:
         UserError for a checkpoint that is damaged, or of another run.
         """
         self.identity = identity
-        found = self._found(from_step)
+        found = checkpoint.intact(self.folder, update=from_step, run=identity)
         if found is None:
-            self.group.first_only(self._keep_metrics)
-        return None if found is None else self.group.together(lambda: self._restore(found, updates))
+            self._keep_metrics()
+        return None if found is None else self._restore(found, updates)
 
     def _keep_metrics(self) -> None:
         """Put what was logged aside where nothing is left to go on from: a machine may not give these numbers again."""
@@ -100,10 +98,14 @@ class Saving:
 
     def save(self, mark: Callable[[], LogMark]) -> None:
         """Save, unless this update is saved. mark: says where the metrics on disk stand. Raises UserError."""
-        if self._saved_update != self.progress.update:
-            tensors = checkpoint.contents(self.model, self.optimizer)
-            self.group.first_only(lambda: self._write(tensors, mark))
-            self._saved_update = self.progress.update
+        if self._saved_update == self.progress.update:
+            return
+        self._refuse_moved()
+        state = _state(self.progress, mark(), self.identity, self._before_end)
+        tensors = checkpoint.contents(self.model, self.optimizer)
+        checkpoint.save(self.folder, self.progress.update, tensors, state)
+        self.prune()
+        self._saved_update = self.progress.update
 
     def prune(self) -> None:
         """Remove the checkpoints that need not be kept; what the disk refuses to remove is said."""
@@ -113,18 +115,6 @@ class Saving:
             files.clear_unfinished(self.folder, checkpoint.listed_files)  # what the disk refused to remove before
         except (OSError, UserError) as error:
             self.say(f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the run goes on")
-
-    def _found(self, from_step: int | None) -> checkpoint.Checkpoint | None:
-        """The checkpoint that the first process has verified, where there is one."""
-        found: list[checkpoint.Checkpoint] = []
-
-        def look() -> None:
-            intact = checkpoint.intact(self.folder, update=from_step, run=self.identity)
-            found.extend([] if intact is None else [intact])
-
-        self.group.first_only(look)
-        update = self.group.from_first(found[0].update if found else None)
-        return None if update is None else checkpoint.of_update(self.folder, update)
 
     def _restore(self, found: checkpoint.Checkpoint, updates: int) -> LogMark:
         found.load_model(self.model)
@@ -139,18 +129,11 @@ class Saving:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
         self._saved_update = found.update
-        if self.group.first:
-            for later in checkpoint.existing(self.folder):
-                if later.update > found.update:
-                    files.remove_folder(later.folder, checkpoint.listed_files)
-            self.prune()  # a kill may have come between saving the newest and removing the oldest
+        for later in checkpoint.existing(self.folder):
+            if later.update > found.update:
+                files.remove_folder(later.folder, checkpoint.listed_files)
+        self.prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
-
-    def _write(self, tensors: tuple[dict[str, Tensor], dict[str, Tensor]], mark: Callable[[], LogMark]) -> None:
-        self._refuse_moved()
-        state = _state(self.progress, mark(), self.identity, self._before_end)
-        checkpoint.save(self.folder, self.progress.update, tensors, state)
-        self.prune()
 
 
 def first_state(identity: str) -> dict[str, Any]:

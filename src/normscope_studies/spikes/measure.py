@@ -16,7 +16,7 @@ from normscope.history.record import TRAINER_STATE, History, of_events, of_train
 from normscope.history.signs import signs
 from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig
-from normscope.train import ALONE, Objective, RunFolder, Share, TrainConfig, Trainer
+from normscope.train import Objective, RunFolder, TrainConfig, Trainer
 
 from .cases import (
     BROKEN,
@@ -56,7 +56,7 @@ class _Objective(Objective):
         total = model(**batch)["loss"] * self.target_tokens(batch)
         return total, total.detach()
 
-    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+    def validate(self, model: nn.Module) -> dict[str, float]:
         with torch.no_grad():
             return {"nll_nats": float(model.eval()(**self.batches(_GIVEN))["loss"])}
 

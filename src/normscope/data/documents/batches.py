@@ -104,10 +104,6 @@ class Stretches:
         """Target tokens in all, the ends of documents included."""
         return len(self.text) - 1
 
-    def targets_of(self, indices: Sequence[int]) -> int:
-        """Target tokens of these stretches."""
-        return sum(min(self.length, self.targets - index * self.length) for index in indices)
-
     def batch(self, indices: Sequence[int]) -> StretchBatch:
         """These stretches, in that order. Raises ValueError for none, IndexError outside."""
         if len(indices) == 0:
