@@ -188,7 +188,23 @@ KINDS |= {"+": "sum", "-": "sum"}
 def test_a_box_has_the_kind_that_its_label_says(name):
     """The page draws each kind in its own way."""
     shape = next(shape for shape in SHAPES.values() if shape.model in named(name).models)
-    for box in (box for wiring in wirings(named(name)(shape)) for box in wiring.boxes):
+    check_kinds(box for wiring in wirings(named(name)(shape)) for box in wiring.boxes)
+
+
+def test_so_has_a_box_that_no_placement_of_ours_has_and_a_sum_names_its_weights():
+    boxes = [box for wiring in drawn(Odd).values() for box in wiring.boxes]
+    assert "product" in {box.kind for box in boxes}
+    check_kinds(boxes)
+    static = drawn(named("hyper-connections-static"))["every block"].boxes
+    assert all(
+        box.details and all("beta" in text or "alpha" in text for text in box.details)
+        for box in static
+        if box.kind == "mix"
+    )
+
+
+def check_kinds(boxes):
+    for box in boxes:
         if box.label in KINDS:
             assert box.kind == KINDS[box.label]
         elif box.kind not in ("input", "output"):

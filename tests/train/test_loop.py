@@ -83,6 +83,29 @@ def test_three_batches_of_an_update_are_one_big_batch_weighted_by_tokens(
     assert line["target_tokens"] == total == sum(tokens)
 
 
+@pytest.mark.parametrize("reached", [0, 1, 2])
+def test_a_parameter_that_one_batch_of_an_update_reaches_is_trained_by_it(
+    model: EncoderDecoder, tmp_path: Path, reached: int
+) -> None:
+    class Sometimes(TranslationObjective):
+        """Adds 3 times another parameter to the summed loss of one batch."""
+
+        def micro_batch(self, number: int) -> Any:
+            batch = super().micro_batch(number)
+            if number == reached:
+                self.chosen = batch
+            return batch
+
+        def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+            loss, nll = super().loss_sums(model, batch)
+            return loss + 3 * model.extra if batch is self.chosen else loss, nll
+
+    model.extra = nn.Parameter(torch.zeros((), dtype=torch.float64))
+    task = Sometimes(toy_corpus(300), TranslationConfig(), max_tokens=512, seed=5, device=CPU)
+    line = one_update(model, task, tmp_path, accumulation=3)
+    assert float(model.extra.detach()) == pytest.approx(-3 / line["target_tokens"], rel=1e-12)
+
+
 def test_hooks_stand_around_an_update_and_their_numbers_are_logged(
     model: EncoderDecoder, task: TranslationObjective, tmp_path: Path
 ) -> None:
