@@ -73,18 +73,9 @@ def train(
     folder = run or Path("runs") / (config.stem if config else "default")
     loaded = config_of(given.table, source=given.source)
     try:
-        with (
-            TrainDisplay(stderr(), folder.name) as display,
-            TensorBoardLog(folder / "tensorboard") as board,
-        ):
-            train_run(
-                loaded,
-                folder,
-                listeners=[display, board],
-                from_step=from_step,
-                stop_when=StopRule.of(stop_when),
-                say=say,
-            )
+        with TrainDisplay(stderr(), folder.name) as display, TensorBoardLog(folder / "tensorboard") as board:
+            rule = StopRule.of(stop_when)
+            train_run(loaded, folder, listeners=[display, board], from_step=from_step, stop_when=rule, say=say)
     except NonFinite as problem:
         say(f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help")
         raise typer.Exit(1) from None

@@ -18,7 +18,7 @@ from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Say, Task
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
 from ..train import RunFolder
-from ..train.checkpoint import contents, save
+from ..train.checkpoint import save
 from ..train.device import choose_device, describe
 from ..train.saving import first_state
 from .config import load_run_config, resolve
@@ -148,4 +148,4 @@ def write_run(
         folder.write_config(to_toml(config))
         folder.write_environment(environment)
         state = first_state(folder.identity(data_fingerprint))
-        save(folder.checkpoints, 0, contents(model, make_optimizer(model, config.optimizer)), state)
+        save(folder.checkpoints, 0, model, make_optimizer(model, config.optimizer), state)

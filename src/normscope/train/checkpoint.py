@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
 
-_Tensors = dict[str, Tensor]
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 
@@ -106,27 +105,20 @@ class Checkpoint:
             optimizer.state[parameter][what] = tensor.to(parameter.device)
 
 
-def contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[_Tensors, _Tensors]:
-    """The model's tensors and the optimiser's, by name."""
+def save(
+    folder: Path, update: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+) -> Checkpoint:
+    """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
     moments = {
         f"{name}/{what}": tensor
         for name, parameter in model.named_parameters()
         for what, tensor in optimizer.state.get(parameter, {}).items()
         if isinstance(tensor, Tensor)
     }
-    return _contiguous(_tensors(model)), _contiguous(moments)
-
-
-def _contiguous(tensors: _Tensors) -> _Tensors:
-    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-
-
-def save(folder: Path, update: int, tensors: tuple[_Tensors, _Tensors], state: dict[str, Any]) -> Checkpoint:
-    """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
     target = folder / f"step-{update}"
     with disk_errors(f"saving {target}"), whole_folder(target) as temporary:
-        for name, saved in zip(_FILES, tensors, strict=False):
-            save_file(saved, temporary / name)
+        for name, tensors in zip(_FILES, (_tensors(model), moments), strict=False):
+            save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, temporary / name)
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         (temporary / _MANIFEST).write_text(_manifest(_line(temporary / name) for name in _FILES), encoding="ascii")
     return Checkpoint(target)

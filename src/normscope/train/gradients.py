@@ -6,7 +6,6 @@ And what to say when a loss, a gradient or a weight is no longer a number.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -55,10 +54,10 @@ class _FirstBad:
     """The first, in the order of the backward pass, whose gradient is not finite."""
 
 
-def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[], object]) -> _FirstBad | None:
+def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[int], object]) -> _FirstBad | None:
     """The first gradient of a micro-batch that is not finite, in the order of a repeated backward pass.
 
-    recompute: runs its forward and backward again, with the same seed.
+    recompute: runs the forward and backward of the micro-batch of a number again, with the same seed.
     """
     bad: list[str] = []
 
@@ -75,7 +74,7 @@ def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[
         if parameter.requires_grad
     ]
     try:
-        recompute()
+        recompute(micro_batch)
     finally:
         for handle in handles:
             handle.remove()
@@ -173,7 +172,7 @@ class UpdateGradients:
 
     def first_bad(self, numbers: range) -> _FirstBad | None:
         """Compute each micro-batch's own gradients again; the first that is not finite."""
-        found = (first_bad_gradient(self.model, number, partial(self._alone, number)) for number in numbers)
+        found = (first_bad_gradient(self.model, number, self._alone) for number in numbers)
         return next(filter(None, found), None)
 
     def _alone(self, number: int) -> None:

@@ -102,8 +102,7 @@ class Saving:
             return
         self._refuse_moved()
         state = _state(self.progress, mark(), self.identity, self._before_end)
-        tensors = checkpoint.contents(self.model, self.optimizer)
-        checkpoint.save(self.folder, self.progress.update, tensors, state)
+        checkpoint.save(self.folder, self.progress.update, self.model, self.optimizer, state)
         self.prune()
         self._saved_update = self.progress.update
 
