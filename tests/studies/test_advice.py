@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from advised import BIGRAM, HERE, UNIGRAM, case_of, facts_of, ladder_of, landscape, outcome
 from normscope.choosing.rates import normed_share
 from normscope.evidence.estimates import estimate
-from normscope_studies.advice import looks, packages, page, rules, study as advice, texts, training
+from normscope_studies.advice import looks, page, rules, study as advice, texts, training
 from normscope_studies.advice.cases import OURS, AdviceConfig, cases, rate_of
 from normscope_studies.advice.ladder import climb
 from normscope_studies.advice.models import FOREIGN
@@ -173,8 +173,8 @@ def test_optimisers_without_a_rate_learn():
     pytest.importorskip("schedulefree")
     case = case_of(text="arithmetic")
     found = {
-        package: [packages.train_package(case, package=package, updates=80, **HERE) for _ in range(2)]
-        for package in packages.PACKAGES
+        package: [training.train_package(case, package=package, updates=80, **HERE) for _ in range(2)]
+        for package in training.PACKAGES
     }
     assert all(first == second for first, second in found.values())
     assert found["schedule-free"][0]["valid_nats"] < found["schedule-free"][0]["train_nats"][0] - 0.05

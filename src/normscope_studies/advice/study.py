@@ -16,14 +16,12 @@ from normscope.report.words import percentage
 
 from ..engine.claims import judged
 from ..engine.page import Claim
-from ..engine.pieces import Pieces
+from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .cases import AdviceCase, AdviceConfig, cases, rate_of
 from .ladder import Ladder, at_rate, ladder_of, nats, piece_of
 from .looks import facts_about, range_test
-from .measuring import side_by_side
-from .packages import installed, package_trained
 from .page import NORMED, Looks, Warmups, by_warmup, data, figures, lost_by_usual_warmup, tables
 from .rules import (
     FOLKLORE,
@@ -46,6 +44,7 @@ from .rules import (
     without_training,
 )
 from .tasks import MASKED, VALID_TOKENS, task_of
+from .training import installed, train_package
 
 ALL_RUNGS, THREE = "all rungs of the ladder", "half the naive rate, it and twice it"
 
@@ -80,8 +79,9 @@ def named_for(config: AdviceConfig, asked: tuple[Looked, Sequence[Looked]], piec
     if first is one and one.optimizer == ADAM:
         for way, package in PACKAGED.items():
             if package in installed():
-                end = nats(package_trained(one.case, package, one.ladder.updates, config, pieces))
-                found[way] = NamedRate(looked=one, rate=None, nats=end)
+                given = {"package": package, "updates": one.ladder.updates}
+                end = piece_of(one.case, f"{one.ladder.updates}_{package}", config, pieces, train_package, **given)
+                found[way] = NamedRate(looked=one, rate=None, nats=nats(end))
     return found
 
 

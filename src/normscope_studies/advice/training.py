@@ -1,7 +1,8 @@
-"""One training of a case: a peak rate, a schedule and a horizon."""
+"""One training of a case: by a peak rate, a schedule and a horizon, or by an optimiser that is said to need neither."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -16,6 +17,9 @@ from .tasks import CaseTask, baselines, task_of
 
 FLOOR = 0.1
 """Of the peak, where the rate ends under a schedule with an end."""
+SCHEDULE_FREE_RATE, SCHEDULE_FREE_WARMUP = 0.0025, 0.1
+"""The rate of its package, and the share of the updates in which that rises."""
+_DECAY = OPTIMIZERS["adamw"].usual_weight_decay
 
 
 def schedule_of(case: AdviceCase, warmup_updates: int) -> ScheduleConfig:
@@ -59,6 +63,11 @@ def train_once(
     schedule = schedule_of(case, warmup_updates)
     rates = (rate * factor(schedule, update, horizon_updates=updates) for update in range(1, updates + 1))
     losses = losses_of(task, model, optimizer, rates)
+    return _outcome(task, model, losses, updates)
+
+
+def _outcome(task: CaseTask, model: nn.Module, losses: list[float], updates: int) -> dict[str, Any]:
+    """Of a training that was to make so many updates."""
     valid = held_out_nats(task, model) if len(losses) == updates else math.nan
     return {
         "train_nats": [round(value, 4) for value in losses],
@@ -98,3 +107,54 @@ def held_out_nats(task: CaseTask, model: nn.Module) -> float:
 def baselines_of(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, float]:
     """What models reach that know how frequent tokens are, alone and after the one before."""
     return baselines(task_of(case, text_file, corpus, 1))
+
+
+def _prodigy(model: nn.Module, updates: int) -> torch.optim.Optimizer:
+    """As its authors advise under a schedule with a warm-up (Mishchenko & Defazio 2024, arXiv:2306.06101)."""
+    from prodigyopt import Prodigy
+
+    found: torch.optim.Optimizer = Prodigy(
+        model.parameters(), lr=1.0, weight_decay=_DECAY, safeguard_warmup=True, use_bias_correction=True
+    )
+    return found
+
+
+def _schedule_free(model: nn.Module, updates: int) -> torch.optim.Optimizer:
+    """AdamW of Defazio et al. 2024 (arXiv:2405.15682), which decays by averaging."""
+    from schedulefree import AdamWScheduleFree
+
+    warmup = round(SCHEDULE_FREE_WARMUP * updates)
+    found: torch.optim.Optimizer = AdamWScheduleFree(
+        model.parameters(), lr=SCHEDULE_FREE_RATE, weight_decay=_DECAY, warmup_steps=warmup
+    )
+    return found
+
+
+PACKAGES: dict[str, Callable[[nn.Module, int], torch.optim.Optimizer]] = {
+    "prodigy": _prodigy,
+    "schedule-free": _schedule_free,
+}
+"""By the name in tables."""
+
+
+def installed() -> list[str]:
+    """Which of them there are here."""
+    modules = {"prodigy": "prodigyopt", "schedule-free": "schedulefree"}
+    return [package for package in PACKAGES if find_spec(modules[package])]
+
+
+def train_package(case: AdviceCase, *, package: str, updates: int, text_file: str, corpus: str) -> dict[str, Any]:
+    """Losses as of `train_once`: Prodigy under the case's own schedule, Schedule-Free under none."""
+    task = task_of(case, text_file, corpus, 1)
+    model = model_of(case, task, 1)
+    optimizer: Any = PACKAGES[package](model, updates)
+    rates = [SCHEDULE_FREE_RATE] * updates
+    if package == "prodigy":
+        schedule = schedule_of(case, round(case.usual_warmup_share * updates))
+        rates = [factor(schedule, update, horizon_updates=updates) for update in range(1, updates + 1)]
+    else:
+        optimizer.train()
+    losses = losses_of(task, model, optimizer, rates)
+    if package != "prodigy":
+        optimizer.eval()
+    return _outcome(task, model, losses, updates)

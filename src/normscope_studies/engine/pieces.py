@@ -1,18 +1,27 @@
-"""Measurements that are not made twice: each lies in a JSON file with the settings and the source it was made by."""
+"""Measurements that are not made twice: each lies in a JSON file with the settings and the source it was made by.
+
+Many are made side by side, in several processes of one thread each.
+"""
 
 import json
 import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
+
+import torch
 
 from normscope import __version__
 from normscope.files import disk_errors, make_folders, write_atomically
 from normscope.limits.ours import SealedJson
 from normscope.provenance import source_of
+from normscope.train.device import available_cores, keep_freed_memory
 
 
 def as_json(value: Any) -> str:
@@ -35,6 +44,7 @@ def plain(value: Any) -> Any:
 
 
 _Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
 _WORTH_A_LINE_SECONDS = 1.0
 _KIND = SealedJson(
     format_name="normscope-piece",
@@ -89,3 +99,41 @@ class Pieces:
             self.watch(stage, done, len(items))
             yield item
         self.watch(stage, len(items), len(items))
+
+
+def side_by_side(
+    make: Callable[[Any, Pieces], _Made], items: Sequence[Any], *, processes: int, pieces: Pieces, stage: str
+) -> list[_Made]:
+    """`make` of every item, each in one of several processes of one thread; what they measure is kept as it is made.
+
+    processes: at a time; 0 for as many as there are cores.
+    """
+    processes = min(processes or available_cores(), max(1, len(items)))
+    if processes == 1:
+        return _in_turn(make, items, pieces, stage)
+    # Spawned: a forked process would inherit torch's threads half-way.
+    found: list[_Made] = []
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare) as pool:
+        for one in pool.map(partial(_made, make, pieces.folder), items):
+            found.append(one)
+            pieces.watch(stage, len(found), len(items))
+    return found
+
+
+def _in_turn(make: Callable[[Any, Pieces], _Made], items: Sequence[Any], pieces: Pieces, stage: str) -> list[_Made]:
+    threads = torch.get_num_threads()
+    _prepare()
+    try:
+        return [make(item, pieces) for item in pieces.each(stage, items)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _made(make: Callable[[Any, Pieces], _Made], folder: Path, item: Any) -> _Made:
+    return make(item, Pieces(folder))
+
+
+def _prepare() -> None:
+    # One thread gives the same bits wherever a case is measured.
+    torch.set_num_threads(1)
+    keep_freed_memory()

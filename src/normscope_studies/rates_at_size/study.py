@@ -12,11 +12,10 @@ from normscope.choosing.rates import RateFacts, typical_rate
 from normscope.report.words import learning_rate, percentage
 
 from ..advice.cases import rate_of
-from ..advice.measuring import side_by_side
 from ..engine.checks import check_different, check_least
 from ..engine.figures import curves
 from ..engine.page import StudyFigure, StudyTable, table
-from ..engine.pieces import Pieces
+from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .training import PIECES, SizedModel, pair_nats, text_of, train_sized
