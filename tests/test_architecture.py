@@ -54,8 +54,7 @@ MAY_IMPORT = {
     "runs": {"doctor", "files", "measure", "model", "optim", "settings", "tasks", "train"},
     "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
     "targets": {"adapters", "doctor", "history", "measure", "model", "optim", "runs", "settings", "tasks", "train"},
-    # A placement's page has what theory says of it, beside what was measured.
-    "catalogue": {"placement", "model", "report", "theory"},
+    "catalogue": {"placement", "model", "report"},
     # Estimates and verdicts are put in words as a report puts them.
     "evidence": {"measure", "report"},
     # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn as a report draws.
@@ -75,7 +74,7 @@ MAY_IMPORT = {
     }
     | {"placement", "processes", "provenance", "report", "runs", "settings", "signals", "tasks", "train"},
     # Evidence is what studies have found, looked up by what can be trained.
-    "choosing": {"evidence", "optim", "placement", "report", "settings", "theory"},
+    "choosing": {"placement", "report", "settings", "theory"},
     # What Python offers, as the command line does: above everything that it joins.
     "api": {
         "catalogue",

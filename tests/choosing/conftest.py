@@ -10,7 +10,7 @@ from normscope.choosing.case import ModelToTrain, Theory, theory
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _theory_once() -> Iterator[None]:
+def theory_once() -> Iterator[None]:
     once = cache(theory)
 
     def remembered(case: ModelToTrain, placements: Sequence[str]) -> Theory:

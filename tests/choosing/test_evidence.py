@@ -1,23 +1,16 @@
 """The packaged evidence is what the results say, number by number, recomputed here in another way."""
 
 import json
-import math
 import re
 from pathlib import Path
 
 import pytest
 
-from choosing.recomputed import RESULTS, at, recomputed, result
+from choosing.recomputed import at, recomputed, result
 from normscope.choosing.evidence import FILE, packed, published, stored, unpacked
-from normscope.choosing.reading import SIZES, collect
 from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
-
-
-def test_the_package_holds_what_the_results_say_now() -> None:
-    again = "run `normscope placements choose --write-docs docs` and commit what it writes"
-    assert packed(collect(RESULTS)) == FILE.read_text(encoding="utf-8"), again
 
 
 def test_every_finding_stands_where_it_says() -> None:
@@ -65,18 +58,6 @@ def test_a_study_s_own_verdicts_are_those_of_the_evidence() -> None:
     assert unlearned == {key for key, verdict in judged.items() if verdict == "did not learn"}
 
 
-def test_sizes_of_comparisons_are_those_that_their_results_state_in_words() -> None:
-    for name, size in SIZES.items():
-        what = result(name)["what"]
-        assert what["Model"].startswith(f"{size.blocks}+{size.blocks} blocks, width {size.width},")
-        assert what["Duration"].startswith(f"{size.updates} updates;")
-        limits = [int(number) for number in re.findall(r"\d+", what["Duration"].partition("at most")[2])]
-        assert math.prod(limits) == size.batch_tokens
-        assert what["Corpus"].startswith(size.text)
-    tokens = {name: setting.tokens for name, setting in stored().settings.items()}
-    assert tokens["optimizers_long"] == 1000 * 2048
-
-
 def test_the_optimisers_are_all_that_there_are() -> None:
     assert stored().optimizers == list(OPTIMIZERS)
     assert {finding.optimizer for finding in stored().findings} <= set(OPTIMIZERS)
@@ -100,8 +81,3 @@ def test_values_survive_the_file_and_a_changed_file_is_refused(tmp_path: Path, m
     monkeypatch.setattr(module, "FILE", changed)
     with pytest.raises(UserError, match="damaged"):
         module.stored.__wrapped__()
-
-
-def test_results_that_are_not_there_are_an_error_of_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no such file; .* in a clone"):
-        collect(tmp_path)

@@ -7,10 +7,10 @@ import pytest
 
 from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose, plain, recommended
-from normscope.choosing.page import CASES
 from normscope.choosing.parts import parts
 from normscope.choosing.rates import RateFacts, normed_share, recipes, typical_rate
 from normscope.report.words import learning_rate
+from normscope_studies.manual.choosing import CASES
 
 GPT = ModelToTrain(model="decoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e10)
 SMALL = ModelToTrain(model="decoder-only", blocks=4, width=128, optimizer="muon", tokens=2e6)

@@ -96,12 +96,6 @@ def test_a_placement_of_the_users_own_is_not_known(call, tmp_path: Path):
     assert "Never measured for this: half-ln." in out
 
 
-def test_the_manual_is_written_in_a_clone_alone(call, tmp_path: Path):
-    code, _, err = call("placements", "choose", "--write-docs", tmp_path / "docs")
-    assert code == 2
-    assert "no such file; the manual's page is made in a clone" in err
-
-
 @pytest.mark.parametrize(("written", "tokens"), [("5B", 5e9), ("1.5e9", 1.5e9), ("300m", 3e8), ("2T", 2e12)])
 def test_tokens_are_taken_as_people_write_them(call, written, tokens):
     code, out, _ = call("choose", "peri-ln", "--tokens", written, "--json")

@@ -118,21 +118,11 @@ def test_a_placement_of_ones_own(call, own):
         (["--model", "both"], "--model must be one of encoder-only"),
         (["--import", "nowhere.py"], "nowhere.py: no such file"),
         (["--width", "64", "show", "pre-ln"], "--width belongs after `show`, not before it"),
-        (["--write-docs", "pyproject.toml"], "a file stands where a folder is needed"),
     ],
 )
 def test_mistakes_end_in_one_line(call, arguments, message, tmp_path, monkeypatch):
-    (tmp_path / "pyproject.toml").touch()
     monkeypatch.chdir(tmp_path)
     code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert message in err
-
-
-@pytest.mark.thorough
-def test_writing_the_manual(call, tmp_path):
-    code, out, _ = call("--write-docs", tmp_path / "docs")
-    assert (code, out.strip()) == (0, str(tmp_path / "docs/placements.md"))
-    pages = {path.stem for path in (tmp_path / "docs/placements").glob("*.md")}
-    assert pages == set(registered())

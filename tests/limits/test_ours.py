@@ -40,7 +40,6 @@ COMMANDS = {
     "doctor": "doctor desk/run --no-advice --html OUT/page.html --json OUT/page.json",
     "evaluate": "evaluate desk/run --save OUT/scores --output OUT/lines --device cpu --beam 1",
     "predict": "predict post-ln --blocks 2 --plot OUT/plot.svg",
-    "catalogue": "placements --write-docs OUT --blocks 2 --width 16 --heads 2",
 }
 INTO_A_FOLDER = ("doctor", "evaluate", "predict")
 """Their folder is to be there."""

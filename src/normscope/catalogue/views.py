@@ -10,8 +10,8 @@ from rich.text import Text
 from ..report import notebook
 from . import words
 from .details import Details
-from .page import diagram
 from .rows import PlacementRow, Size, StackName
+from .wiring_svg import diagram
 from .wiring_text import wiring_text
 
 

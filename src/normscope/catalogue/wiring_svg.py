@@ -5,12 +5,21 @@ from html import escape
 from pathlib import Path
 
 from ..placement.wiring import Wiring
+from . import words
+from .details import Details
+from .rows import StackName
 from .wiring_lanes import Crossbar, Track, layout
 
 _LETTER = 7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
 _LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34
 _MARGIN, _TITLE, _BETWEEN = 20, 26, 48
 _STYLE = Path(__file__).with_name("wiring.css").read_text(encoding="utf-8")
+
+
+def diagram(found: Details, stack: StackName) -> str:
+    """The wiring of one stack of a placement."""
+    title = f"Wiring of {found.row.title}, {stack}"
+    return wiring_svg(found.wiring[stack], title=title, desc="; ".join(words.formula(found.row)))
 
 
 def wiring_svg(sections: Sequence[Wiring], *, title: str, desc: str) -> str:

@@ -205,7 +205,7 @@ _SEALED = SealedJson(
     format_name="normscope-evidence",
     version=1,
     keys=frozenset(Evidence.__dataclass_fields__),
-    again="install NormScope again, or in a clone run `normscope placements choose --write-docs docs`",
+    again="install NormScope again, or in a clone run `python -m normscope_studies.manual docs`",
 )
 
 

@@ -39,7 +39,6 @@ def choose(
     imports: Imports = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json")] = False,
     long: bool = False,
-    write_docs: Path | None = None,
 ) -> None:
     """Say which placements, rates and warm-ups are supported by which evidence, and what is not known.
 
@@ -51,13 +50,9 @@ def choose(
     model: Kind of model: encoder-only, decoder-only or encoder-decoder. blocks: Number of blocks of a stack. width:
     Width of the model. optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam. tokens: Tokens of the whole
     training, such as 5B or 5e9. By default not compared. as_json: Print everything as JSON. long: Print the evidence
-    too: tables, theory, publications. write_docs: In a clone: read results/ beside this folder anew, and write the
-    manual's page and the package's evidence.
+    too: tables, theory, publications.
     """
     run_imports(imports)
-    if write_docs is not None:
-        _write_evidence(write_docs)
-        return
     from ..choosing.case import ModelToTrain
     from ..choosing.choice import choose as chosen
 
@@ -75,19 +70,6 @@ def choose(
     from ..choosing.parts import choice_view
 
     standard_output().print(choice_view(found, tables=long))
-
-
-def _write_evidence(folder: Path) -> None:
-    """The pages and the evidence that they are written from, which is the package's from then on."""
-    from ..choosing.evidence import FILE, packed
-    from ..choosing.page import pages
-    from ..choosing.reading import collect
-
-    evidence = collect(folder.resolve().parent / "results")
-    write_text("--write-docs", FILE, packed(evidence))
-    for name, text in pages(evidence).items():
-        write_text("--write-docs", folder / name, text)
-    typer.echo(f"{FILE}\n{folder / 'choosing.md'}")
 
 
 placements_app = typer.Typer(
@@ -120,12 +102,10 @@ def placements(
     imports: Imports = [],  # noqa: B006
     as_json: _AsJson = False,
     long: bool = False,
-    write_docs: Path | None = None,
 ) -> None:
     """List all placements, a line each: name, year and formula.
 
-    long: Print the table: source, stacks, norms, parameters and cost of each too. write_docs: Write the manual's pages
-    of placements into this folder instead.
+    long: Print the table: source, stacks, norms, parameters and cost of each too.
     """
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if _typed(context, name)]
@@ -136,9 +116,7 @@ def placements(
     from ..catalogue.rows import rows
 
     size = _size(model, blocks, width, ffn_width, heads, imports)
-    if write_docs is not None:
-        _write_docs(write_docs, size)
-    elif as_json:
+    if as_json:
         found = {"size": asdict(size), "placements": [asdict(row) for row in rows(size)]}
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
     else:
@@ -191,7 +169,7 @@ def show(
     found = {name: as_asked(details, named(name), size) for name in asked}
     drawn = {name: _drawn_stack(stack, one) for name, one in found.items()}
     if svg is not None:
-        from ..catalogue.page import diagram
+        from ..catalogue.wiring_svg import diagram
 
         write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]))
     if as_json:
@@ -230,14 +208,3 @@ def _size(model: str, blocks: str, width: int, ffn_width: int, heads: int, impor
         return sized(model, blocks, width, ffn_width, heads)
     except ValueError as error:
         raise UserError(f"--{error}") from error
-
-
-def _write_docs(folder: Path, size: "Size") -> None:
-    from ..catalogue.page import files
-    from ..files import disk_errors, make_folders
-
-    with disk_errors(f"writing into {folder}"):
-        make_folders(folder / "placements")
-    for name, text in files(size, folder.parent / "results").items():
-        write_text("--write-docs", folder / name, text)
-    typer.echo(str(folder / "placements.md"))

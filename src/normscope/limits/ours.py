@@ -23,7 +23,7 @@ PAGE_MARK = '<meta name="generator" content="NormScope">'
 _MARKS = (
     re.escape(PAGE_MARK),
     r'\A<svg role="img" aria-labelledby="title desc" ',  # of `report/svg.py`
-    r'\A<svg xmlns="http://www\.w3\.org/2000/svg" class="(?:badge|curves|wiring)" ',
+    r'\A<svg xmlns="http://www\.w3\.org/2000/svg" class="(?:badge|wiring)" ',
     r'"normscope": "|"sha256_of_this_file": "',  # `provenance`, and the seal of JSON and of TOML
     r"^# SHA-256 of the lines above: ",
     r'\A\{"pid": |\A\0*\Z',  # of `processes/surroundings.py`, and what a power cut leaves of it

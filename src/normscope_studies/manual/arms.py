@@ -5,10 +5,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..evidence.estimates import estimate
-from ..evidence.judging import LEARNED_NATS, learned
-from ..placement.base import ModelKind
-from .evidence import BASELINE, NEEDS_NATS, BestRate, EvidenceRow, EvidenceSetting, QuestionName, Support
+from normscope.choosing.evidence import (
+    BASELINE,
+    NEEDS_NATS,
+    BestRate,
+    EvidenceRow,
+    EvidenceSetting,
+    QuestionName,
+    Support,
+)
+from normscope.evidence.estimates import estimate
+from normscope.evidence.judging import LEARNED_NATS, learned
+from normscope.placement.base import ModelKind
 
 _LADDERS = ("without_warmup", "with_warmup")
 _UNLEARNED = f"neither learned: no loss is {LEARNED_NATS:g} nats below the unigram baseline"

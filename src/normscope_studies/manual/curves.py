@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from .words import significant
+from normscope.report.words import significant
 
 _WIDTH, _HEIGHT, _LEFT, _BETWEEN, _TOP, _BELOW, _ROW = 330, 200, 62, 78, 46, 46, 18
 _LETTER = 6.6  # pixels of a letter of 12 pixels

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from normscope.report.curves_svg import DepthCurve, curves_svg, ticks
+from normscope_studies.manual.curves import DepthCurve, curves_svg, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import UserError
-from ..optim.optimizers import OPTIMIZERS
-from ..placement import registered
-from .arms import LadderPair, MeasuredArm, difference, measured_in, own_best
-from .evidence import (
+from normscope.choosing.evidence import (
     BASELINE,
     AdviceClaim,
     BestRate,
@@ -25,6 +21,11 @@ from .evidence import (
     Support,
     TrainedRate,
 )
+from normscope.errors import UserError
+from normscope.optim.optimizers import OPTIMIZERS
+from normscope.placement import registered
+
+from .arms import LadderPair, MeasuredArm, difference, measured_in, own_best
 
 _Read = EvidenceSetting | EvidenceRow | BestRate
 _Kept = TypeVar("_Kept", EvidenceRow, BestRate)
@@ -74,7 +75,7 @@ def collect(results: Path) -> Evidence:
 def _load(results: Path, name: str) -> Any:
     file = results / name / "results.json"
     if not file.is_file():
-        raise UserError(f"{file}: no such file; the manual's page is made in a clone, from its folder results/")
+        raise UserError(f"{file}: no such file; the manual's pages are made in a clone, from its folder results/")
     return json.loads(file.read_text(encoding="utf-8"))
 
 

@@ -11,10 +11,10 @@ import normscope
 from choosing.recomputed import RESULTS, at, recomputed, result
 from normscope.choosing.choice import EvidenceForModel, choose
 from normscope.choosing.evidence import published, stored
-from normscope.choosing.page import CASES, TABLES, command, pages
 from normscope.placement import registry
+from normscope_studies.manual.choosing import CASES, TABLES, command, pages
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?(?:e[−-]?\d+)?")
 ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
 
@@ -63,7 +63,7 @@ def sections(written: str) -> dict[str, str]:
 
 
 def test_the_manual_is_up_to_date(both: dict[str, str]) -> None:
-    again = "run `normscope placements choose --write-docs docs` and commit what it writes"
+    again = "run `python -m normscope_studies.manual docs` and commit what it writes"
     assert {name: (DOCS / name).read_text(encoding="utf-8") for name in both} == both, again
 
 

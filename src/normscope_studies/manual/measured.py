@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..limits.reading import read_json
-from ..placement import Placement
-from ..report.words import counted, learning_rate, number, percentage, significant, span
+from normscope.limits.reading import read_json
+from normscope.placement import Placement
+from normscope.report.words import counted, learning_rate, number, percentage, significant, span
 
 _Result = Mapping[str, Any]
 _NATS = "nats per token"

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..placement import Placement, registered
-from ..report.curves_svg import DepthCurve, curves_svg
-from ..report.words import significant
-from ..theory.predict import ModelSetting, Stacks, predict_or_refuse
-from . import words
-from .details import Details, details
+from normscope.catalogue import words
+from normscope.catalogue.details import Details, details
+from normscope.catalogue.rows import PlacementRow, Size, rows, sized
+from normscope.catalogue.wiring_svg import diagram
+from normscope.placement import Placement, registered
+from normscope.report.words import significant
+from normscope.theory.predict import ModelSetting, Stacks, predict_or_refuse
+
+from .curves import DepthCurve, curves_svg
 from .measured import PlacementResults, measured
-from .rows import PlacementRow, Size, StackName, rows, sized
-from .wiring_svg import wiring_svg
 
 BLOCKS = 24
 COMPARED = ("pre-ln", "post-ln")
@@ -87,7 +88,7 @@ def _told(stacks: Stacks) -> Iterator[str]:
 
 
 _WRITTEN = (
-    "<!-- Written by `normscope placements --write-docs docs`; change the placement or the results, not this page. -->"
+    "<!-- Written by `python -m normscope_studies.manual docs`; change the placement or the results, not this page. -->"
 )
 
 
@@ -97,12 +98,6 @@ def placement_page(
     """docs/placements/NAME.md; links are relative to it. size: of the model that weights and costs are stated for."""
     parts = [*_source(found, variants), *_depth(found, predicted), *_weights(found, size), *_results(measured)]
     return "\n".join(parts)
-
-
-def diagram(found: Details, stack: StackName) -> str:
-    """The wiring of one stack as SVG."""
-    title = f"Wiring of {found.row.title}, {stack}"
-    return wiring_svg(found.wiring[stack], title=title, desc="; ".join(words.formula(found.row)))
 
 
 def _source(found: Details, variants: Sequence[str]) -> Iterator[str]:
@@ -168,12 +163,13 @@ _COLUMNS = (
 )
 
 
-def files(size: Size, results: Path) -> dict[str, str]:
+def pages(results: Path) -> dict[str, str]:
     """The pages and their pictures: path below the folder of the manual -> text. The same code gives the same bytes.
 
-    A placement that is not defined for `size` is shown for the first kind of model that it has. results: the folder of
-    results, beside that of the manual; it may be missing.
+    Numbers are for a model of the size that `normscope placements` takes by default; a placement that is not defined
+    for such a model is shown for the first kind that it has. results: the folder of results; it may be missing.
     """
+    size = Size()
     table = rows(size)
     known = registered()
     predicted, found = predictions(known), measured(results, known)

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
-from ..evidence.judging import LEARNED_NATS
-from ..placement.base import ModelKind
-from ..report.words import learning_rate, number
-from .case import NEAR, ModelToTrain
-from .choice import EvidenceForModel, SizeClass, choose
-from .evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
-from .parts import PageSection, TextTable, advice_part, own_parts, published_part
-from .rates import HELD, HELD_BY_MEDIANS, SHALLOW, WITHIN, law, recipes
+from normscope.choosing.case import NEAR, ModelToTrain
+from normscope.choosing.choice import EvidenceForModel, SizeClass, choose
+from normscope.choosing.evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
+from normscope.choosing.parts import PageSection, TextTable, advice_part, own_parts, published_part
+from normscope.choosing.rates import HELD, HELD_BY_MEDIANS, SHALLOW, WITHIN, law, recipes
+from normscope.evidence.judging import LEARNED_NATS
+from normscope.placement.base import ModelKind
+from normscope.report.words import learning_rate, number
 
 CASES = (
     ModelToTrain(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
@@ -30,7 +30,7 @@ CASES = (
 _INTRODUCTION = f"""\
 # Choosing a placement, a learning rate and a warm-up
 
-<!-- Written by `normscope placements choose --write-docs docs`; change the results or the code, not this page. -->
+<!-- Written by `python -m normscope_studies.manual docs`; change the results or the code, not this page. -->
 
 `normscope choose` says, for a model that you want to train, what is known: which placements end lower, which do without
 warm-up, at which rates they were best, and which of this is **supported**, **contradicted**, **undecided** or **not
@@ -68,7 +68,7 @@ TABLES = "choosing-tables.md"
 _TABLES_INTRODUCTION = """\
 # What is known for ten models
 
-<!-- Written by `normscope placements choose --write-docs docs`; change the results or the code, not this page. -->
+<!-- Written by `python -m normscope_studies.manual docs`; change the results or the code, not this page. -->
 
 Tables of what `normscope choose --long` prints, one model a section. [Choosing](choosing.md) says how evidence is
 ranked and how verdicts are made.

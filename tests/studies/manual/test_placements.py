@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from normscope.catalogue.details import details
-from normscope.catalogue.measured import measured
-from normscope.catalogue.page import _PredictedFigure, files, placement_page
 from normscope.catalogue.rows import Size
 from normscope.placement import registered, registry
+from normscope_studies.manual.measured import measured
+from normscope_studies.manual.placements import _PredictedFigure, pages, placement_page
 
-DOCS = Path(__file__).parents[2] / "docs"
-AGAIN = "run `normscope placements --write-docs docs` and commit what it writes"
+DOCS = Path(__file__).parents[3] / "docs"
+AGAIN = "run `python -m normscope_studies.manual docs` and commit what it writes"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def written() -> dict[str, str]:
     ours = {name: p for name, p in registry._REGISTRY.items() if p.__module__.startswith("normscope.placement.")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_REGISTRY", ours)
-        return files(Size(), DOCS.parent / "results")
+        return pages(DOCS.parent / "results")
 
 
 def test_the_manual_is_up_to_date(written):

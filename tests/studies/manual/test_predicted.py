@@ -6,8 +6,8 @@ import shlex
 import pytest
 
 from normscope.api.prediction import predict
-from normscope.catalogue.page import predictions
 from normscope.placement import registered
+from normscope_studies.manual.placements import predictions
 
 
 @pytest.mark.parametrize("name", ["lns", "t-fixup"])

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from normscope.catalogue.measured import PlacementResults, measured
 from normscope.placement import registered
+from normscope_studies.manual.measured import PlacementResults, measured
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[3] / "results"
 
 
 @pytest.fixture(scope="module")
