@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from .chart import Kind, Panel, Series
 from .words import printable
@@ -24,7 +25,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def environment() -> Environment:
     """The environment of the templates: everything is escaped and printable, and a name not given is an error."""
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
@@ -32,6 +33,13 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["prose"] = _prose
+    return made
+
+
+def _prose(text: str) -> Markup:
+    """Words with what stands between backticks as code, as a terminal shows it."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(printable(text))))
 
 
 def style_sheet(*more: str) -> str:
