@@ -138,6 +138,8 @@ def bare(x, f, norm):
     ("joins", "found"),
     [
         ((bare, pre), "attention"),
+        # HybridNorm has such a feed-forward too, and no such attention beside it.
+        ((pre, bare), "feed-forward"),
         ((pre, pre), ""),
         ((bare, bare), ""),
         # Of two attentions of a block, one or both: that is no rule for a kind, nor a block of one.
@@ -150,3 +152,15 @@ def bare(x, f, norm):
 def test_one_kind_reads_the_stream_as_it_is_in_all_blocks_and_all_others_a_norm_of_it(joins, found):
     (stack,) = patient(Model(lambda: Stack(*joins, final=1))).stacks
     assert [fault.message.partition(" reads")[0] for fault in _one_kind_bare(stack)] == [found] * bool(found)
+
+
+def test_the_sums_of_one_kind_are_not_normed_and_those_of_all_others_are():
+    (stack,) = patient(Model(lambda: Stack(post, bare))).stacks
+    (fault,) = _one_kind_bare(stack)
+    assert fault.message.startswith("the sum of feed-forward is not normed in 4 of 4 blocks")
+    # With a norm at the stack's end the last one's is.
+    (stack,) = patient(Model(lambda: Stack(post, bare, final=1))).stacks
+    (fault,) = _one_kind_bare(stack)
+    assert fault.message.startswith("the sum of feed-forward is not normed in 3 of 4 blocks")
+    (stack,) = patient(Model(lambda: Stack(post, post))).stacks
+    assert list(_one_kind_bare(stack)) == []

@@ -15,7 +15,7 @@ from ...result import UNKNOWN_WIRING
 from ..nearest import compared, nearest
 from ..patient import Patient, listed
 from ..rule import Fault, rule
-from ..structure import carries_norm, in_blocks, kinds_of, shape_of, wanted
+from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
 
 _LEAST = 4
 """Sub-layers from which a pattern is one."""
@@ -248,19 +248,38 @@ def _adds_a_norm(sublayer: Sublayer) -> bool:
 
 
 def _one_kind_bare(stack: Stack) -> Iterator[Fault]:
-    """x + F(x) of all sub-layers of one kind, between others that read norm(x)."""
+    """x + F(x) of all sub-layers of one kind, between others that all read norm(x), or whose sums are all normed.
+
+    A placement may have either formula somewhere, as HybridNorm does; one that has both is meant.
+    """
     inside = in_blocks(stack)
     bare = [one for one in inside if _is_bare(one)]
     kinds = {one.kind for one in bare}
     alike = [one for one in inside if one.kind in kinds]
-    if len(kinds) != 1 or len(bare) < 2 or len(alike) != len(bare) or len(bare) != stack.blocks:
+    # The sum of the stack's last sub-layer may be normed at its end.
+    at_end = alike[-1:] == inside[-1:] and len(bare) == len(alike) - 1
+    if len(kinds) != 1 or len(bare) < 2 or not (len(bare) == len(alike) or at_end) or len(alike) != stack.blocks:
         return
-    if all(one.formula.reads_norm and not one.formula.norms_a_sum for one in inside if one not in bare):
+    others = [one for one in inside if one not in alike]
+    if not others or explained(inside[:-1] if at_end else inside):
+        return
+    kind, own = kind_name(bare[0].kind), bare[0].formula
+    if all(one.formula.reads_norm and not one.formula.norms_a_sum for one in others):
         yield Fault(
             where=listed(one.name for one in bare),
-            message=f"{kind_name(bare[0].kind)} reads the stream as it is in all of {len(bare)} blocks, and all other "
-            f"sub-layers a norm of it: {bare[0].formula}",
+            message=f"{kind} reads the stream as it is in all of {len(bare)} blocks, and all other sub-layers a norm "
+            f"of it: {own}",
             fix="give it a norm of the stream too, x + F(norm(x)); a norm of what else it reads is no norm of x",
+        )
+    # A sum that no placement has is told as an unknown wiring; one norm at each block's end may be meant.
+    elif all(one.placement for one in bare) and all(
+        one.formula.sum_is_normed and not one.formula.reads_norm for one in others
+    ):
+        yield Fault(
+            where=listed(one.name for one in bare),
+            message=f"the sum of {kind} is not normed in {len(bare)} of {len(alike)} blocks, and those of all other "
+            f"sub-layers are: {own}",
+            fix="norm its sum too, norm(x + F(x))",
         )
 
 
@@ -269,4 +288,4 @@ def _is_bare(sublayer: Sublayer) -> bool:
     reads = formula.branch.arguments[0] is formula.segment.start and not formula.branch.inside
     if sublayer.kind in ("convolution", "mixer") or formula.segment.end.kind != "sum":
         return False
-    return reads and not sublayer.placement and not formula.norms_a_sum and not formula.branch_is_normed
+    return reads and not formula.norms_a_sum and not formula.branch_is_normed
