@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 73_868,
-    "lines of normscope": 60_161,
+    "lines": 73_895,
+    "lines of normscope": 60_188,
     "files": 450,
     "import lines, %": 6.42,
     "public nouns": 600,

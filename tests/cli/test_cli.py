@@ -78,7 +78,9 @@ def test_train_prints_its_folder_and_says_the_rest_on_stderr(call: Call, tmp_pat
     assert (called.code, called.out) == (0, f"{folder}\n")
     assert "[b]run[i]: update 1/12  loss " in called.err
     assert "[b]run[i]: update 5: validation " in called.err
-    assert "[b]run[i]: finished after 12 updates; cumulative learning rate (sum over updates) 0.006" in called.err
+    assert "[b]run[i]: finished after 12 updates; cumulative learning rate (sum over updates) 0.006" in " ".join(
+        called.err.split()
+    )
     assert "\x1b" not in called.err
     assert list((folder / "tensorboard").iterdir())
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}

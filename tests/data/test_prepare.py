@@ -13,6 +13,7 @@ from normscope.data.parallel.preparation import PrepareConfig, drop_reason
 from normscope.data.parallel.prepare import prepare
 from normscope.data.parallel.vocabulary import EOS, Vocabulary
 from normscope.errors import UserError
+from words import learned_from
 
 
 def stored(folder):
@@ -69,9 +70,9 @@ def test_vocabularies_are_learned_on_train_alone(config, text):
     )
     kept = [(g, e) for g, e in zip(german, english, strict=True) if 2 / 3 <= len(g.split()) / len(e.split()) <= 1.5]
     german, english = (list(side) for side in zip(*kept, strict=True))
-    assert separate.source.vocabulary.to_json() == Vocabulary.learn(german, 200).to_json()
-    assert separate.target.vocabulary.to_json() == Vocabulary.learn(english, 200).to_json()
-    assert joint.target.vocabulary.to_json() == Vocabulary.learn(german + english, 200).to_json()
+    assert separate.source.vocabulary.to_json() == learned_from(german, 200).to_json()
+    assert separate.target.vocabulary.to_json() == learned_from(english, 200).to_json()
+    assert joint.target.vocabulary.to_json() == learned_from(german + english, 200).to_json()
 
 
 @pytest.mark.thorough

@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 from hypothesis import given, strategies as st
@@ -9,6 +8,7 @@ from tokenizers import Tokenizer
 
 from normscope.data.parallel.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from normscope.errors import UserError
+from words import learned_from
 
 TEXT = [
     "der kleine hund läuft über die straße .",
@@ -16,10 +16,6 @@ TEXT = [
     "der hund schläft , die katze läuft .",
     "ein kleiner hund und eine kleine katze .",
 ] * 3
-
-
-def learned_from(lines: list[str], size: int) -> Vocabulary:
-    return Vocabulary.of_counts(Counter(word for line in lines for word in line.split()), size)
 
 
 @pytest.fixture(scope="module")

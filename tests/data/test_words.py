@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from normscope.data.documents.tokeniser import TextTokeniser, TokeniserKind, steps
-from normscope.data.parallel.vocabulary import Vocabulary
 from normscope.data.toy import toy_pairs
 from normscope.data.words import word_counts, words_of
+from words import learned_from
 
 TEXTS = [
     "The red house isn't here, it's there: 12,5 km!",
@@ -44,7 +44,7 @@ def test_words_are_counted_as_the_library_splits_texts(kind: TokeniserKind, text
 
 
 def test_the_vocabulary_of_pairs_gives_the_ids_of_lines() -> None:
-    vocabulary = Vocabulary.learn(TEXTS * 3, 90)
+    vocabulary = learned_from(TEXTS * 3, 90)
     ids, lengths = vocabulary.encode_joined([*TEXTS, "", "the house"])
     expected = [vocabulary.encode(line) for line in [*TEXTS, "", "the house"]]
     assert lengths.tolist() == [len(row) for row in expected]
