@@ -53,7 +53,9 @@ def error_line(error: BaseException) -> str:
     """The error in one line, with file and line of the innermost place in the user's code, where there is one."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
-    return f"{in_one_line(error)}{place_in_user_code(error)}"
+    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "transformers"
+    mend = f": {installation('huggingface')}" if missing else ""
+    return f"{in_one_line(error)}{place_in_user_code(error)}{mend}"
 
 
 def place_in_user_code(error: BaseException) -> str:

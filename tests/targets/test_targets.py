@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from normscope.data.opening import open_corpus
 from normscope.doctor import find_stacks
-from normscope.errors import UserError
+from normscope.errors import UserError, installation
 from normscope.runs.run import train_run
 from normscope.runs.trained import load_run
 from normscope.settings.tables import to_toml
@@ -110,6 +110,7 @@ def folder(tmp_path_factory) -> Path:
     (folder / "models_helper.py").write_text("WIDTH = 16\n")
     (folder / "broken_models.py").write_text("def f(:\n    pass\n")
     (folder / "needy_models.py").write_text("import package_that_nobody_has\n")
+    (folder / "bare_models.py").write_text("import sys\nsys.modules['transformers'] = None\nimport transformers\n")
     return folder
 
 
@@ -308,6 +309,11 @@ def test_an_error_in_the_users_code_comes_with_its_innermost_line(said, folder):
     assert said("doctored_models:raising").endswith(f"({folder / 'doctored_models.py'}, line {line})")
     assert f"({folder / 'broken_models.py'}, line 1)" in said("broken_models:f")
     assert f"({folder / 'needy_models.py'}, line 1)" in said("needy_models.py:f")
+
+
+def test_a_library_that_an_extra_brings_is_named_with_the_command_that_installs_it(said, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert said("bare_models.py:f").endswith(f", line 3): {installation('huggingface')}")
 
 
 def test_sizes_that_are_none(said):
