@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 73_897,
-    "lines of normscope": 60_190,
+    "lines": 73_904,
+    "lines of normscope": 60_197,
     "files": 450,
     "import lines, %": 6.42,
     "public nouns": 600,

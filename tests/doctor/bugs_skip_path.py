@@ -192,7 +192,7 @@ BUGS: dict[str, Bug] = {
         build=buffered(0.0, before=False),
         rule="dead-gate",
         severity="warning",
-        said="no registered placement has one here: scale",
+        said="moves it, as prores has one: scale",
         right=buffered(0.5, before=False),
     ),
     # labmlai 145: DeepNorm's alpha, on the branch.

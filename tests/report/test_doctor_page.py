@@ -122,7 +122,8 @@ def test_every_number_is_on_the_page(name):
     found = EXAMPLES[name]().to_json()
     coarse: list[float] = []
     if found["advice"] is not None:
-        coarse += numbers([found["advice"].pop(key) for key in ("best_rate", "best_interval")])
+        coarse += numbers([found["advice"].pop(key) for key in ("best_rate", "best_interval", "median_rate")])
+        coarse += [100 * share for share in found["advice"].pop("usual_warmup_shares")]  # per cent of the updates
         del found["advice"]["confidence"]
     text = Page(page_of(name)).text.replace(",", "")
     written = sorted({float(word) for word in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", text)})

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from statistics import fmean
 
-from ....report.words import kind_name
+from ....report.words import joined, kind_name
 from ...observe.parameters import FLAT
 from ...record import Stack, Sublayer
 from ...result import Severity
@@ -85,15 +85,17 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
             fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
             ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
         )
-    # Placements with a scheduled factor are known; a buffer at 0 in any other formula is a gate that nothing trains.
-    unknown = [one for one in opening if one.measured.shut_by and not one.placement]
+    # A schedule that moves a number is not seen in one pass; that of our own models is known to.
+    unknown = [one for one in opening if one.measured.shut_by and not (one.placement and _is_ours(patient))]
     if unknown:
         by = listed(name for one in unknown for name in one.measured.shut_by)
+        known = sorted({one.placement for one in unknown} - {""})
+        here = f"as {joined(known)} has one" if known else "and no registered placement has one here"
         yield Fault(
             severity=Severity.WARNING,
             where=branch_names(unknown),
             message=f"branches that a buffer multiplies by 0: {len(unknown)}. A buffer never opens unless a schedule "
-            f"moves it, and no registered placement has one here: {by}",
+            f"moves it, {here}: {by}",
             fix="make the gate an nn.Parameter; where a schedule of your own moves it, silence the rule",
         )
     opening = [one for one in opening if one not in unknown]
@@ -106,6 +108,11 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
             f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
             fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are trained",
         )
+
+
+def _is_ours(patient: Patient) -> bool:
+    """Whether a module of NormScope's holds scheduled numbers, which its trainings and `normscope.attach` move."""
+    return any(type(module).__module__ == "normscope.model.placed" for module in patient.model.modules())
 
 
 def _is_trained(of: Sublayer) -> bool:
