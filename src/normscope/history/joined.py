@@ -5,8 +5,8 @@ from textwrap import wrap
 
 from ..doctor.result import Record, Severity
 from ..report.words import counted, joined, learning_rate, significant, surer_rate
-from .episodes import EpisodeKind
-from .explain import EVERYWHERE, SIGN, EpisodeReport, Explanation, episode_head, hanging
+from .episodes import SIGN, EpisodeKind, EpisodeReport
+from .explain import EVERYWHERE, Explanation, episode_head, hanging
 from .record import History
 
 UNTUNED_WARMUP = 2_000

@@ -8,8 +8,8 @@ from ..report.chart import Kind, Panel, Series
 from ..report.chart_svg import panels_svg
 from ..report.svg import Picture, inlined
 from ..report.words import Tone
-from .episodes import EpisodeKind
-from .explain import NOTE, Explanation, episode_head, episode_rows, history_head
+from .episodes import NOTE, EpisodeKind
+from .explain import Explanation, episode_head, episode_rows, history_head
 from .record import LoggedSeries
 
 _MOST_NAMED = 3
