@@ -11,21 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..placement import operations
 from ..placement.base import SQUASHING_SLOPE
-from ..placement.operations import (
-    at_most_1,
-    beside,
-    by_head,
-    connect,
-    joined,
-    mix,
-    sigmoid,
-    silu,
-    sinkhorn,
-    stopped,
-    tanh,
-    unit,
-)
 from ..placement.symbol import ParameterSpec
 from .initialisation import Drawable, Scheme
 
@@ -141,7 +128,7 @@ def _unit(x: Tensor) -> Tensor:
     return direction
 
 
-unit.register(Tensor, _unit)
+operations.unit.register(Tensor, _unit)
 
 
 class PlacedParameters(nn.ParameterDict, Drawable):
@@ -173,7 +160,7 @@ def _first(spec: ParameterSpec) -> Tensor:
     return torch.full(spec.shape, spec.initial)
 
 
-@mix.register
+@operations.mix.register
 def _mix(
     query_D: Tensor,
     values: Sequence[Tensor],
@@ -186,31 +173,31 @@ def _mix(
     return torch.einsum("i...,i...d->...d", weights_IN.to(values_IND.dtype), read_IND)
 
 
-sigmoid.register(Tensor, torch.sigmoid)
-tanh.register(Tensor, torch.tanh)
-at_most_1.register(Tensor, lambda x: x.clamp(max=1.0))
-silu.register(Tensor, nn.functional.silu)
-stopped.register(Tensor, Tensor.detach)
+operations.sigmoid.register(Tensor, torch.sigmoid)
+operations.tanh.register(Tensor, torch.tanh)
+operations.at_most_1.register(Tensor, lambda x: x.clamp(max=1.0))
+operations.silu.register(Tensor, nn.functional.silu)
+operations.stopped.register(Tensor, Tensor.detach)
 
 
-@by_head.register
+@operations.by_head.register
 def _by_head(x: Tensor, numbers: Tensor) -> Tensor:
     heads = x.view(*x.shape[:-1], len(numbers), -1) * numbers.unsqueeze(-1)
     return heads.flatten(-2)
 
 
-@joined.register
+@operations.joined.register
 def _joined(x: Tensor, *others: Tensor, epsilon: float = 1e-6) -> Tensor:
     together = torch.cat([x, *others], -1)
     return nn.functional.rms_norm(together, together.shape[-1:], eps=epsilon)
 
 
-@beside.register
+@operations.beside.register
 def _beside(x: Tensor, *others: Tensor) -> Tensor:
     return torch.cat([x, *others], -1)
 
 
-@connect.register
+@operations.connect.register
 def _connect(
     x: Tensor, weight: Tensor, bias: Tensor | float = 0.0, scale: Tensor | float = 1.0, *, name: str = ""
 ) -> tuple[Tensor, ...]:
@@ -223,7 +210,7 @@ def _connect(
     return tuple((logits + bias).unbind(-2))
 
 
-@sinkhorn.register
+@operations.sinkhorn.register
 def _sinkhorn(first: Tensor, logits: tuple[Tensor, ...], rounds: int, epsilon: float) -> tuple[tuple[Tensor, ...], ...]:
     # Tokens last, so that sums over rows and columns run over long vectors.
     size = math.isqrt(len(logits))

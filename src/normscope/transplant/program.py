@@ -12,22 +12,8 @@ from itertools import count
 from math import isqrt
 from typing import Any
 
-from ..placement import Placement, Site, SublayerKind
+from ..placement import Placement, Site, SublayerKind, operations
 from ..placement.base import Initial, State
-from ..placement.operations import (
-    at_most_1,
-    beside,
-    by_head,
-    connect,
-    joined,
-    mix,
-    sigmoid,
-    silu,
-    sinkhorn,
-    stopped,
-    tanh,
-    unit,
-)
 
 Part = tuple[str, str]
 """A place of a block, such as attention, start or finish, and the name of a norm or a number of it there."""
@@ -359,7 +345,7 @@ def _slots_in(argument: Any) -> Iterator[int]:
 
 
 def _mix(query: _Later, values: Sequence[_Later], key: Any, value: Any = None) -> _Later:
-    return _Later(mix, (query, tuple(values), key, value))
+    return _Later(operations.mix, (query, tuple(values), key, value))
 
 
 def _joined(x: _Later, *others: _Later, epsilon: float = 1e-6) -> _Later:
@@ -367,11 +353,11 @@ def _joined(x: _Later, *others: _Later, epsilon: float = 1e-6) -> _Later:
 
 
 def _joined_with(epsilon: float, *values: Any) -> Any:
-    return joined(*values, epsilon=epsilon)
+    return operations.joined(*values, epsilon=epsilon)
 
 
 def _connect(x: _Later, weight: _Later, bias: Any = 0.0, scale: Any = 1.0, *, name: str = "") -> tuple[_Later, ...]:
-    whole = _Later(connect, (x, weight, bias, scale))
+    whole = _Later(operations.connect, (x, weight, bias, scale))
     return tuple(_Later(operator.getitem, (whole, row)) for row in range(weight.shape[0]))
 
 
@@ -382,16 +368,19 @@ def _sinkhorn(first: _Later, logits: tuple[_Later, ...], rounds: int, epsilon: f
 
 
 def _doubly_stochastic(logits: tuple[Any, ...], rounds: int, epsilon: float) -> Any:
-    return sinkhorn(logits[0], logits, rounds, epsilon)
+    return operations.sinkhorn(logits[0], logits, rounds, epsilon)
 
 
 def _later(operation: Callable[..., Any]) -> Callable[..., _Later]:
     return lambda *arguments: _Later(operation, arguments)
 
 
-for _operation in (unit, at_most_1, sigmoid, tanh, silu, stopped, by_head, beside):
+for _operation in (
+    *(operations.unit, operations.at_most_1, operations.sigmoid, operations.tanh, operations.silu),
+    *(operations.stopped, operations.by_head, operations.beside),
+):
     _operation.register(_Later, _later(_operation))
-mix.register(_Later, _mix)
-joined.register(_Later, _joined)
-connect.register(_Later, _connect)
-sinkhorn.register(_Later, _sinkhorn)
+operations.mix.register(_Later, _mix)
+operations.joined.register(_Later, _joined)
+operations.connect.register(_Later, _connect)
+operations.sinkhorn.register(_Later, _sinkhorn)

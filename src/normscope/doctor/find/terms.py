@@ -7,21 +7,8 @@ from math import fsum, isqrt
 from operator import attrgetter
 from typing import Literal
 
+from ...placement import operations
 from ...placement.base import Initial
-from ...placement.operations import (
-    at_most_1,
-    beside,
-    by_head,
-    connect,
-    joined,
-    mix,
-    sigmoid,
-    silu,
-    sinkhorn,
-    stopped,
-    tanh,
-    unit,
-)
 from ..trace.connections import ConnectionKind
 from ..trace.graph import Factor
 from ..trace.lanes import LaneWeights
@@ -143,7 +130,7 @@ def gained(term: Term, *gains: Factor) -> Term:
     return replace(term, gains=(*term.gains, *gains))
 
 
-@mix.register
+@operations.mix.register
 def _mix(
     query: Term, values: Sequence[Term], key: Callable[[Term], Term], value: Callable[[Term], Term] | None = None
 ) -> Term:
@@ -153,18 +140,18 @@ def _mix(
     return Term("mix", tuple(values), inside=(InnerPlace("key"),) * len(keys))
 
 
-@unit.register
+@operations.unit.register
 def _unit(x: Term) -> Term:
     return normed(x)
 
 
-@by_head.register
+@operations.by_head.register
 def _by_head(x: Term, numbers: Term) -> Term:
     # Heads are no part of what is traced.
     return x
 
 
-@stopped.register
+@operations.stopped.register
 def _stopped(x: Term) -> Term:
     # What a model computes does not show where its gradients go.
     return x
@@ -177,21 +164,26 @@ def _of_number(name: str, curve: Callable[[float], float], x: Term) -> Term:
     return Term("number", factor=replace(x.factor, value=curve(x.factor.value)))
 
 
-for _name, _curve in {"min": at_most_1, "sigmoid": sigmoid, "tanh": tanh, "silu": silu}.items():
+for _name, _curve in {
+    "min": operations.at_most_1,
+    "sigmoid": operations.sigmoid,
+    "tanh": operations.tanh,
+    "silu": operations.silu,
+}.items():
     _curve.register(Term, partial(_of_number, _name, _curve))
 
 
-@beside.register
+@operations.beside.register
 def _beside(x: Term, *others: Term) -> Term:
     return Term("other", (x, *others), text="joined") if others else x
 
 
-@joined.register
+@operations.joined.register
 def _joined(x: Term, *others: Term, epsilon: float = 1e-6) -> Term:
-    return normed(beside(x, *others))
+    return normed(operations.beside(x, *others))
 
 
-@connect.register
+@operations.connect.register
 def _connect(
     x: Term, weight: Term, bias: Term | float = 0.0, scale: Term | float = 1.0, *, name: str = ""
 ) -> tuple[Term, ...]:
@@ -201,7 +193,7 @@ def _connect(
     return tuple(Term("number", factor=factor) for _ in range(weight.shape[0]))
 
 
-@sinkhorn.register
+@operations.sinkhorn.register
 def _sinkhorn(first: Term, logits: tuple[Term, ...], rounds: int, epsilon: float) -> tuple[tuple[Term, ...], ...]:
     size = isqrt(len(logits))
     numbers = [
