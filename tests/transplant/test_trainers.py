@@ -179,4 +179,8 @@ def half(rank: int, way: str, folder: Path) -> None:
     whole = {name: value.full_tensor() if hasattr(value, "full_tensor") else value for name, value in own.items()}
     if rank == 0:
         torch.save(whole, folder / "weights")
+    torch.distributed.barrier()  # neither takes the group down while the other still gathers
     torch.distributed.destroy_process_group()
+    # What is asked of the process is on the disk; the threads that gloo and the reducer leave behind have waited for
+    # each other for ever while Python took itself down.
+    os._exit(0)
