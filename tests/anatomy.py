@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 73_872,
-    "lines of normscope": 60_165,
-    "files": 450,
-    "import lines, %": 6.37,
+    "lines": 73_685,
+    "lines of normscope": 59_978,
+    "files": 420,
+    "import lines, %": 6.29,
     "public nouns": 600,
     "homonyms": 25,
 }

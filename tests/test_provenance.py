@@ -43,7 +43,7 @@ def _forgotten():
     ("file", "measured"),
     [
         ("normscope_studies/lemmas/measure.py", True),
-        ("normscope/placement/formulas/post_ln.py", True),
+        ("normscope/placement/formulas/pre_and_post.py", True),
         ("normscope/model/sublayers.py", True),
         ("normscope_studies/lemmas/study.py", False),
         ("normscope/cli/main.py", False),

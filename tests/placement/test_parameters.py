@@ -5,8 +5,8 @@ import pytest
 from normscope.placement import registered
 from placement.expectations import PRE, Shapes, norms
 from placement.expected import expected
-from placement.expected.hybrid_norm import BY_HEAD
-from placement.expected.ngpt import NUMBERS
+from placement.expected.inside_the_branch import BY_HEAD
+from placement.expected.without_layer_norm import NUMBERS
 from stacks import FFN_WIDTH, WIDTH, small_model, small_stack
 
 MATRICES = {"query": (WIDTH, WIDTH), "key": (WIDTH, WIDTH), "value": (WIDTH, WIDTH), "output": (WIDTH, WIDTH)} | {

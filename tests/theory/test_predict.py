@@ -12,7 +12,7 @@ from draws import simulate
 from kinds import examples
 from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
-from normscope.placement.formulas.pre_ln import PreLN
+from normscope.placement.formulas.pre_and_post import PreLN
 from normscope.theory.backward import loss_gradient
 from normscope.theory.mixing import Products
 from normscope.theory.moments import Unpredictable

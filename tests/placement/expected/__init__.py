@@ -1,4 +1,4 @@
-"""One file for each file of `normscope/placement/formulas`, with `EXPECTED`: what its placements are expected to be."""
+"""A file a family of `normscope/placement/formulas`, with `EXPECTED`: what its placements are expected to be."""
 
 import importlib
 import pkgutil
@@ -14,12 +14,13 @@ for _module in pkgutil.iter_modules(__path__):
 
 
 def expected(name: str) -> Expected:
-    """What the placement of that name is expected to be. Fails the test that asks, saying which file to add."""
+    """What the placement of that name is expected to be. Fails the test that asks, saying which file is to say it."""
     if name not in _FOUND:
         file = registered()[name].__module__.rpartition(".")[2]
         pytest.fail(
-            f"nothing says what placement {name!r} is expected to be: add tests/placement/expected/{file}.py with "
-            f"EXPECTED = {{{name!r}: Expected(equations=…, formula=…, added=…)}}; "
+            f"nothing says what placement {name!r} is expected to be: say so in "
+            f"tests/placement/expected/{file}.py, "
+            f"with EXPECTED = {{{name!r}: Expected(equations=…, formula=…, added=…)}}; "
             "docs/own-placements.md, “To keep it”, shows one",
             pytrace=False,
         )
