@@ -142,7 +142,6 @@ EARLY = [
     (["evaluate", "absent", "--save", "gone/scores.json"], "--save gone/scores.json: its folder does not exist"),
     (["translate", "absent"], "absent is not a run folder: it has no config.toml"),
     (["export", "absent", "out"], "absent is not a run folder: it has no config.toml"),
-    (["convert-placement", "run", "out", "--placement", "sideways"], "unknown placement 'sideways'"),
     (["doctor", "absent.py:build"], "no such file: absent.py"),
     (["doctor", "absent.toml"], "no such file or folder: absent.toml"),
     (["doctor", "absent.py:build", "--html", "gone/page.html"], "--html gone/page.html: its folder does not exist"),

@@ -54,7 +54,6 @@ COMMANDS = {
     "evaluate": ("evaluate", "RUN", "--beam", "1"),
     "translate": ("translate", "RUN", "--beam", "1"),
     "doctor": ("doctor", "RUN", "--no-advice"),
-    "convert": ("convert-placement", "RUN", "OUT", "--placement", "pre-ln"),
     "dry-run": ("train", "RUN/config.toml", "--dry-run"),
     "configuration": ("doctor", "RUN/config.toml", "--no-advice"),
 }

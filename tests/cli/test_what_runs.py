@@ -90,7 +90,6 @@ def test_a_received_run(received: Path, tmp_path: Path) -> None:
     says(received, "translate", run)
     says(received, "generate", run)
     says(received, "export", run, tmp_path / "export")
-    says(received, "convert-placement", run, tmp_path / "other", "--placement", "pre-ln")
     says(received, "train", run / "config.toml", "--dry-run")
     says(received, "compare", run / "config.toml", "--dry-run", "--out", tmp_path / "grid")
 

@@ -57,7 +57,6 @@ TRAINED = (
     "transplant own_model.py:build --to peri-ln --out out/moved-COLUMNS",
     "export desk/pre out/exported-COLUMNS",
     "import desk/bert out/imported-COLUMNS",
-    "convert-placement desk/pre out/placed-COLUMNS --placement pre-ln",
     "study lemmas --scale smoke --out study --set seeds=2 --set blocks=2 --set width=8 --set tokens=4 --set vectors=5 "
     "--set singular_width=8",
 )

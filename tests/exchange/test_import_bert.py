@@ -212,7 +212,7 @@ class TestWhatIsRefused:
     def test_settings_that_the_weights_were_not_made_for(self, corpus, tmp_path):
         folder = saved(tmp_path / "theirs")
         for setting in ("model.placement=pre-ln", "model.heads=2"):
-            with pytest.raises(UserError, match=r"only dropout, .* can be set: .* convert-placement"):
+            with pytest.raises(UserError, match=r"only dropout, .* can be set: its weights were made for the rest"):
                 import_run(folder, tmp_path / "run", settings=[setting])
         with pytest.raises(UserError, match="was prepared with another tokeniser"):
             import_run(folder, tmp_path / "run", settings=["data.corpus=toy"])

@@ -12,7 +12,7 @@ from tokenizers.models import BPE
 
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.errors import UserError
-from normscope.exchange.verbs import export_run, import_run, re_place_run
+from normscope.exchange.verbs import export_run, import_run
 from normscope.model import LanguageModel, Layout
 from normscope.runs.trained import load_run
 
@@ -107,13 +107,6 @@ def test_the_outputs_are_theirs_and_what_goes_back_is_what_came(family: str, tmp
     export_run(tmp_path / "again", tmp_path / "back again")
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         assert (tmp_path / "back again" / name).read_bytes() == (tmp_path / "back" / name).read_bytes()
-
-
-def test_an_imported_model_takes_another_placement(tmp_path: Path) -> None:
-    import_run(saved(tmp_path / "theirs", "llama"), tmp_path / "run")
-    change, _ = re_place_run(tmp_path / "run", tmp_path / "peri", "sandwich")
-    assert (change.before, change.after) == ("pre-ln", "sandwich")
-    assert load_run(tmp_path / "peri").config.model.placement == "sandwich"
 
 
 def test_rows_that_no_token_has_are_kept(tmp_path: Path) -> None:

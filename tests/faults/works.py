@@ -109,7 +109,6 @@ WORKS = {
         _work("watch", "watch", "desk/run", "--once", "--html", "--out", "work/report"),
         _work("export", "export", "desk/pre", "work/exported"),
         _work("import", "import", "desk/bert", "work/run"),
-        _work("convert-placement", "convert-placement", "desk/pre", "work/run", "--placement", "pre-ln"),
         _work("study", "study", "lemmas", "--scale", "smoke", "--out", "work/study", *_sets(_LEMMAS), resumes=True),
     )
 }

@@ -72,7 +72,6 @@ def runs(tree: Path) -> Items:
         "toy": _toy,
         **{name: _text(settings) for name, settings in _LANGUAGE.items()},
         "resumed": _resumed,
-        "other-placement": _other_placement,
         "compare": _compare,
         "tune": _tune,
     }
@@ -158,13 +157,6 @@ def _resumed(desk: Desk) -> None:
     _run(desk, "run", *_PAIRS, "train.keep_checkpoints=5")
     desk.said("again", "train", "run/config.toml", "--run", "run", "--from-step", 4)
     _folder(desk, "run")
-
-
-def _other_placement(desk: Desk) -> None:
-    _parallel_corpus(desk)
-    _run(desk, "run", *_PAIRS)
-    desk.said("said", "convert-placement", "run", "other", "--placement", "deepnorm")
-    _folder(desk, "other")
 
 
 def _compare(desk: Desk) -> None:

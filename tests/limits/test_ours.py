@@ -34,7 +34,6 @@ COMMANDS = {
     "study": f"study lemmas --scale smoke --out OUT {_SIZES}",
     "export": "export desk/pre OUT",
     "import": "import desk/bert OUT",
-    "convert-placement": "convert-placement desk/pre OUT --placement pre-ln",
     "report": "report desk/run --out OUT",
     "watch": "watch desk/run --once --html --out OUT",
     "doctor": "doctor desk/run --no-advice --html OUT/page.html --json OUT/page.json",

@@ -255,7 +255,6 @@ def test_a_model_that_cannot_be_transplanted_is_told(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("export", "RUN", "OUT"), "a run of task own has no tokens of ours to export"),
-        (("convert-placement", "RUN", "OUT", "--placement", "post-ln"), "has a model of your own"),
         (("generate", "RUN"), "is a run of task own; this needs one of task language-model"),
     ],
 )

@@ -31,7 +31,6 @@ _HOMES = {
     "study": "study.study_app",
     "export": "trained.export",
     "import": "trained.import_",
-    "convert-placement": "trained.convert_placement",
     "transplant": "transplant.transplant",
 }
 """The file of each verb in this folder, and its name there."""

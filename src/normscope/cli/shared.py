@@ -217,7 +217,7 @@ VERBS = {
     "Look at placements and models": ("placements", "choose", "predict", "doctor"),
     "Train and compare": ("data", "train", "compare", "tune", "watch", "report"),
     "Use what was trained": ("evaluate", "translate", "generate"),
-    "To and from other libraries, and other placements": ("export", "import", "convert-placement", "transplant"),
+    "To and from other libraries, and other placements": ("export", "import", "transplant"),
     "Measure what the paper claims": ("study",),
 }
 """Every verb that is shown, in order; a test holds that none is missing."""

@@ -1,4 +1,4 @@
-"""The verbs that take a trained run: score it, use it, give it to other libraries, put it under another placement."""
+"""The verbs that take a trained run: score it, use it, give it to other libraries, and take one from there."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from ..errors import UserError
 from .console import note, tell
 from .options import described_by
-from .shared import Imports, Trust, as_asked, open_trained, placement_names, refuse_no_place, refuse_unwritable
+from .shared import Imports, Trust, as_asked, open_trained, refuse_no_place, refuse_unwritable
 
 _TRANSLATE = "cli/trained.py:translate"
 """What describes the options that several verbs of a trained run have."""
@@ -250,34 +250,3 @@ def import_(
         tell(f"note: drawn at random, because the checkpoint lacks these weights: {', '.join(imported.drawn)}")
     if imported.unused:
         tell(f"note: weights of the checkpoint that this model has no place for: {', '.join(imported.unused)}")
-
-
-@described_by(_TRANSLATE)
-def convert_placement(
-    run: Annotated[Path, typer.Argument()],
-    out: Annotated[Path, typer.Argument()],
-    placement: str,
-    which: _Checkpoint = "best",
-    settings: _Set = [],  # noqa: B006
-    imports: Imports = [],  # noqa: B006
-    trust: Trust = False,
-) -> None:
-    """Put the weights of a run under another placement, and say what that does to the function that they compute.
-
-    For example:
-
-    \b
-      normscope convert-placement runs/first runs/peri --placement peri-ln
-
-    out: Run folder to make. placement: A registered name, such as pre-ln; `placements` lists them.
-    """
-    open_trained(run, imports, trust)
-    placement_names([placement])
-    from ..exchange.verbs import re_place_run
-
-    change, effect = re_place_run(run, out, placement, which=which, settings=settings)
-    tell(
-        *change.lines(),
-        effect.line(),
-        f"{out}: update 0; train on with: normscope train {out / 'config.toml'} --run {out}",
-    )

@@ -1,1 +1,1 @@
-"""Runs that are exported to other libraries, imported from them, or converted to another placement."""
+"""Runs that are exported to other libraries, or imported from them."""

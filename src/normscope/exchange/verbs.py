@@ -1,4 +1,4 @@
-"""The verbs behind the command line: export a run, import one, and convert its placement."""
+"""The verbs behind the command line: export a run, and import one."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from ..train.device import seed_weights
 from . import families
 from .export import Report, chosen, export
 from .layout import ImportedLayout, ImportedRun, configuration
-from .replacing import Change, Effect, effect, re_placed
 
 _AnyTask = TextTask[Any, Any]
 LAYOUTS: dict[str, ImportedLayout] = {layout.model_type: layout for layout in families.LAYOUTS}
@@ -93,8 +92,7 @@ def _imported_config(task: _AnyTask, model: Any, settings: Sequence[str]) -> Any
     kept = {name: getattr(model, name) for name in _MAY_DIFFER}
     if dataclasses.replace(config.model, **kept) != model:
         raise UserError(
-            f"of an imported model only {', '.join(_MAY_DIFFER)} can be set: its weights were made for the rest. "
-            "`normscope convert-placement` gives it another placement afterwards"
+            f"of an imported model only {', '.join(_MAY_DIFFER)} can be set: its weights were made for the rest"
         )
     return config
 
@@ -107,33 +105,3 @@ def _corpus_fingerprint(task: _AnyTask, config: Any, tokeniser: TextTokeniser) -
     if corpus.tokeniser.to_json() != tokeniser.to_json():
         raise UserError(f"the corpus {config.data.corpus} was prepared with another tokeniser than the imported one")
     return corpus.fingerprint
-
-
-def re_place_run(
-    run: Path, out: Path, placement: str, *, which: str = "best", settings: Sequence[str] = ()
-) -> tuple[Change, Effect]:
-    """Make a run, at update 0, of another run's weights under another placement, and measure what that does.
-
-    settings: `key=value` of the new run's configuration, for the training that goes on. Raises UserError where the
-    placement is not known or not defined for such a model, or `out` is not free.
-    """
-    refuse_foreign(out, nothing_of_ours)
-    loaded = load_run(run, which=which, device="cpu")
-    task = task_of(loaded.config)
-    if not task.shapes(loaded.config):
-        raise UserError(
-            f"{run} has a model of your own: `normscope train` gives it another placement (model.placement), and "
-            "normscope.transplant keeps its weights"
-        )
-    seed_weights(loaded.config.seed)
-    model, change = re_placed(loaded.model, placement)
-    config = changed(loaded.config, [f"model.placement={placement}", *settings])
-    write_run(
-        out,
-        config,
-        model,
-        lambda folder: task.save_codec(loaded.codec, folder),
-        made_from=f"{run.resolve()}, update {loaded.update}, {change.before} -> {change.after}",
-        data_fingerprint=loaded.environment.get("data_fingerprint", ""),
-    )
-    return change, effect(loaded, loaded.model, model)

@@ -25,7 +25,7 @@ from ..model.linear import in_mode
 from ..settings.tables import check_choice
 from . import words as task_words
 from .loss import LN2, smoothed_cross_entropy
-from .protocol import Evaluation, LoadedRun, Outputs, TrainingBatch, layout_of
+from .protocol import Evaluation, LoadedRun, TrainingBatch
 from .run_config import TextRunConfig
 from .text_task import TextObjective, TextTask
 
@@ -157,17 +157,6 @@ class _LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
 
     def words(self, codec: TextTokeniser) -> task_words.Words:
         return task_words.of_decoder(codec)
-
-    def outputs(self, rows: list[Tensor], codec: TextTokeniser) -> Outputs:
-        end = torch.tensor([codec.ids[SEP]])
-        inputs = [torch.cat([end, row[:-1]]) for row in rows]
-
-        def of_model(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
-            assert isinstance(model, LanguageModel)
-            hidden_ND = model(torch.cat(inputs), layout_of(inputs))
-            return hidden_ND, model.logits(hidden_ND), torch.cat(rows)
-
-        return of_model
 
 
 def _training_batch(batch: StretchBatch) -> TrainingBatch:

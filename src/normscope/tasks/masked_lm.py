@@ -22,9 +22,9 @@ from ..model import EncoderConfig, Layout, MaskedEncoder
 from ..model.linear import in_mode
 from . import words
 from .loss import LN2, at_least_float32, smoothed_cross_entropy
-from .protocol import Outputs, TrainingBatch, layout_of
+from .protocol import TrainingBatch
 from .run_config import TextRunConfig
-from .text_task import SHORTEST_ROW, TextObjective, TextTask
+from .text_task import TextObjective, TextTask
 
 MOST_PACKINGS = 100
 """All of them lie in memory; RoBERTa's static masking had 10, on 40 epochs."""
@@ -193,20 +193,6 @@ class _MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
 
     def words(self, codec: TextTokeniser) -> words.Words:
         return words.of_encoder(codec)
-
-    def outputs(self, rows: list[Tensor], codec: TextTokeniser) -> Outputs:
-        cls, sep, mask = (codec.ids[special] for special in (CLS, SEP, MASK))
-        whole = [torch.cat([torch.tensor([cls]), row, torch.tensor([sep])]) for row in rows]
-        tokens_N = torch.cat(whole)
-        regular_N = (tokens_N != cls) & (tokens_N != sep)
-        masked_M = regular_N.nonzero().squeeze(1)[::SHORTEST_ROW]
-
-        def of_model(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
-            assert isinstance(model, MaskedEncoder)
-            hidden_ND = model(tokens_N.index_fill(0, masked_M, mask), None, layout_of(whole))
-            return hidden_ND, model.logits(hidden_ND[masked_M]), tokens_N[masked_M]
-
-        return of_model
 
 
 def _training_batch(batch: PairBatch) -> TrainingBatch:

@@ -22,7 +22,7 @@ from ..train.device import seed_weights
 from .loss import LN2, unigram_entropy_nats
 from .own_batches import IGNORED, OwnBatch, Source, digest, labels_in
 from .own_functions import CONTRACT, ModelFile
-from .protocol import Evaluation, FactLines, LoadedRun, Outputs, Task, TrainingBatch
+from .protocol import Evaluation, FactLines, LoadedRun, Task, TrainingBatch
 from .run_config import RunConfig
 from .words import Words
 
@@ -327,9 +327,6 @@ class _Own(Task[_OwnRunConfig, Any, nn.Module, None]):
             "a run of task own has no tokens of ours to export: its checkpoints hold model.safetensors, which your "
             "own code loads"
         )
-
-    def sentences(self, run: LoadedRun[_OwnRunConfig, nn.Module, None]) -> tuple[str, Outputs]:
-        raise UserError("a run of task own has no hidden states of ours to compare; transplant its model instead")
 
 
 @lru_cache(maxsize=2)

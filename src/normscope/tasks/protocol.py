@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..limits.memory import bounded_building
-from ..model import Layout
 from ..model.transformer import least_weights
 from ..placement import StackShape, registered
 from ..train import Objective
@@ -32,8 +31,6 @@ FactLines = list[tuple[str, str]]
 Say = Callable[[str], None]
 ExtraValidation = Callable[[nn.Module], dict[str, float]]
 """Further numbers of a model."""
-Outputs = Callable[[nn.Module], tuple[Tensor, Tensor, Tensor]]
-"""Model -> hidden states (N, D), logits (M, V) and targets (M,), for N packed tokens and M target tokens."""
 
 
 class AnyCorpus(Protocol):
@@ -225,21 +222,3 @@ class Task(ABC, Generic[_Config, _Corpus, _Model, _Codec]):
     @abstractmethod
     def words(self, codec: _Codec) -> Words:
         """The tokens of a model as other libraries want them."""
-
-    @abstractmethod
-    def sentences(self, run: LoadedRun[_Config, _Model, _Codec]) -> tuple[str, Outputs]:
-        """What two models with the run's codec are compared on: what it is in words, and each model's outputs there.
-
-        On validation text of the run where its corpus can be reached and is still that of its codec; otherwise on
-        random tokens.
-        """
-
-
-ROWS, LONGEST = 16, 64
-"""How many rows are looked at, and how many tokens of each."""
-RANDOM_TOKENS = "random tokens (the corpus cannot be reached)"
-
-
-def layout_of(rows: list[Tensor]) -> Layout:
-    """Where rows lie that are packed one after another."""
-    return Layout(torch.tensor([len(row) for row in rows]))

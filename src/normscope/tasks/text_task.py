@@ -1,13 +1,13 @@
 """What tasks on a corpus of documents have in common: masked tokens and language modelling."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..data import opening
 from ..data.batches import EpochBatches
@@ -17,11 +17,8 @@ from ..errors import UserError
 from ..placement import StackShape
 from ..train import Objective
 from .loss import unigram_entropy_nats
-from .protocol import LONGEST, RANDOM_TOKENS, ROWS, Evaluation, FactLines, LoadedRun, Outputs, Task, _Model
+from .protocol import Evaluation, FactLines, LoadedRun, Task, _Model
 from .run_config import TextRunConfig
-
-SHORTEST_ROW = 7
-"""Rows with fewer tokens are not compared on; of a masked model's rows, one token in seven is masked."""
 
 _Config = TypeVar("_Config", bound=TextRunConfig)
 _Section = TypeVar("_Section")
@@ -132,31 +129,3 @@ class TextTask(Task[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Co
     def in_smaller_batches(self, config: _Config, tokens: int) -> _Config:
         fewer = min(config.data.batch_sequences, max(1, tokens // config.data.sequence_length))
         return replace(config, data=replace(config.data, batch_sequences=fewer))
-
-    def sentences(self, run: LoadedRun[_Config, _Model, TextTokeniser]) -> tuple[str, Outputs]:
-        longest = min(LONGEST, run.config.model.positions) - 2
-        text, rows = rows_of_text(run.codec, longest, lambda: self.open(run.config))
-        return text, self.outputs(rows, run.codec)
-
-    @abstractmethod
-    def outputs(self, rows: list[Tensor], codec: TextTokeniser) -> Outputs:
-        """What a model says of rows of token ids."""
-
-
-def rows_of_text(
-    codec: TextTokeniser, longest: int, open_corpus: Callable[[], DocumentCorpus]
-) -> tuple[str, list[Tensor]]:
-    """Rows of validation text where the corpus is still that of `codec`, else of random tokens; and what they are."""
-    try:
-        corpus = open_corpus()
-        valid = corpus.splits.get("valid")
-        if valid is not None and corpus.tokeniser.to_json() == codec.to_json():
-            tokens = torch.from_numpy(valid.tokens[: ROWS * longest].astype("int64"))
-            rows = [row for row in torch.split(tokens, longest) if len(row) >= SHORTEST_ROW]
-            if rows:
-                return f"{sum(map(len, rows))} tokens of validation text", rows
-    except UserError:
-        pass
-    regular = torch.from_numpy(codec.regular_ids)
-    generator = torch.Generator().manual_seed(1)
-    return RANDOM_TOKENS, [regular[torch.randint(len(regular), (longest,), generator=generator)] for _ in range(ROWS)]

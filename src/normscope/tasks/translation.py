@@ -22,7 +22,7 @@ from ..placement import StackShape
 from ..train import Objective
 from . import translation_samples as samples, words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
-from .protocol import Evaluation, ExtraValidation, FactLines, LoadedRun, Outputs, Task, TrainingBatch
+from .protocol import Evaluation, ExtraValidation, FactLines, LoadedRun, Task, TrainingBatch
 from .run_config import RunConfig
 from .translation_samples import evaluate_split
 
@@ -199,9 +199,6 @@ class Translation(Task[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
 
     def words(self, codec: Codec) -> words.Words:
         return words.of_codec(codec)
-
-    def sentences(self, run: _Run) -> tuple[str, Outputs]:
-        return samples.sentences(run.codec, lambda: self.open(run.config))
 
 
 def vocabulary_words(codec: Codec) -> str:

@@ -1,25 +1,20 @@
-"""A translation model on sentences: those of a batch, a few to compare two models on, a split to score by BLEU."""
+"""A translation model on sentences: those of a batch, and a split to score by BLEU."""
 
 # N = packed source tokens, M = packed target tokens, D = width, V = vocabulary
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ..data.parallel.batches import TranslationBatch
 from ..data.parallel.codec import Codec
-from ..data.parallel.corpus import Corpus, Split
-from ..data.parallel.vocabulary import EOS, SPECIAL_TOKENS
+from ..data.parallel.corpus import Split
 from ..decode.search import BeamConfig
 from ..decode.translate import corpus_bleu, tokenised_bleu4, translate_lines
-from ..errors import UserError
 from ..model import EncoderDecoder, Layout
-from .protocol import RANDOM_TOKENS, ROWS, Outputs, TrainingBatch, layout_of
-
-_RANDOM_LENGTH = 12
+from .protocol import TrainingBatch
 
 
 def training_batch(batch: TranslationBatch, smoothing: float) -> TrainingBatch:
@@ -52,40 +47,6 @@ def smoothed_loss(asked_M: Tensor, smoothing: float) -> Callable[[Any], Tensor]:
         return functional.cross_entropy(logits_MV, asked_M, label_smoothing=smoothing * entries / max(entries - 1, 1))
 
     return loss
-
-
-def sentences(codec: Codec, open_corpus: Callable[[], Corpus]) -> tuple[str, Outputs]:
-    """What to compare two models of one codec on; see `Task.sentences`."""
-    text, (sources, targets) = _pairs(codec, open_corpus)
-
-    def outputs(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
-        assert isinstance(model, EncoderDecoder)
-        inputs = torch.cat([torch.cat([target[-1:], target[:-1]]) for target in targets])
-        hidden_MD = model(torch.cat(sources), layout_of(sources), inputs, layout_of(targets))
-        return hidden_MD, model.logits(hidden_MD), torch.cat(targets)
-
-    return text, outputs
-
-
-def _pairs(codec: Codec, open_corpus: Callable[[], Corpus]) -> tuple[str, tuple[list[Tensor], list[Tensor]]]:
-    try:
-        corpus = open_corpus()
-        if corpus.codec.vocabulary_digests() == codec.vocabulary_digests():
-            valid = corpus.splits["valid"]
-            numbers = range(min(ROWS, len(valid)))
-            sides = [
-                [torch.from_numpy(side[i].astype("int64")) for i in numbers] for side in (valid.source, valid.target)
-            ]
-            return f"{len(numbers)} validation pairs", (sides[0], sides[1])
-    except UserError:
-        pass
-    generator, first = torch.Generator().manual_seed(1), len(SPECIAL_TOKENS)
-
-    def drawn(size: int) -> list[Tensor]:
-        rows = [torch.randint(first, size, (_RANDOM_LENGTH,), generator=generator) for _ in range(ROWS)]
-        return [torch.cat([row, torch.tensor([EOS])]) for row in rows]
-
-    return RANDOM_TOKENS, (drawn(len(codec.source.vocabulary)), drawn(len(codec.target.vocabulary)))
 
 
 _LINES = 256
