@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 73_318,
-    "lines of normscope": 59_611,
-    "files": 419,
+    "lines": 72_476,
+    "lines of normscope": 58_769,
+    "files": 416,
     "import lines, %": 6.29,
-    "public nouns": 597,
+    "public nouns": 587,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -60,7 +60,7 @@ MAY_IMPORT = {
     # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn as a report draws.
     "history": {"doctor", "optim", "report"},
     "monitor": {"doctor", "measure", "report"},
-    # What `compare`, `tune` and `demo` run on: grids of runs.
+    # What `compare` and `demo` run on: grids of runs.
     "compare": {
         "adapters",
         "data",

@@ -32,7 +32,6 @@ PAGES = [
             "run-folders",
             "gpu",
             "comparing",
-            "tuning",
             "own-placements",
             "own-models",
             "placements",
@@ -51,14 +50,12 @@ GOES_ON_FROM = {
     "docs/run-folders.md": "docs/training.md",
     "docs/gpu.md": "docs/training.md",
     "docs/comparing.md": "README.md",
-    "docs/tuning.md": "README.md",
 }
 """Whose corpus, configuration or run a page's examples use."""
-LONG = ("comparing", "tuning", "own-models", "own-placements", "predicting", "studies", "python")
+LONG = ("comparing", "own-models", "own-placements", "predicting", "studies", "python")
 """Pages that take as long as all others together, and tell of what has tests of its own."""
 NEEDS = {
     "docs/exchange.md": ("transformers", "ctranslate2"),
-    "docs/tuning.md": ("optuna",),
     "docs/own-models.md": ("sklearn",),
 }
 """Optional libraries that a page's examples are about."""
@@ -74,9 +71,6 @@ SHORT_ALREADY = ("llama.toml", "masked.toml", "language.toml", "my_vit.py:build"
 SMALLER = {
     "--vocabulary-size 8000": "--vocabulary-size 300",
     "--seeds 3": "--seeds 1",
-    "--warmup-updates 0,200 --tune": "--warmup-updates 0 --tune",
-    "--placement post-ln --warmup-updates 200": "--placement post-ln --warmup-updates 2",
-    "--trials 8": "--trials 5",
     "--warmup-updates 0,200 --peak-lr 3e-4:3e-1:7": "--warmup-updates 0 --peak-lr 3e-4:3e-1:2",
 }
 FAILS = ("normscope doctor my_model.py:build --rate 5e-4 --html report.html",)
@@ -163,7 +157,7 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         verb = verb.replace(printed, smaller)
     words = shlex.split(verb)
     assert words[0] == "normscope", command
-    if words[1] in ("train", "compare", "tune"):
+    if words[1] in ("train", "compare"):
         words += ONE_THREAD if words[2] in SHORT_ALREADY else SHORT
     if pipe:
         text = " ".join(shlex.split(typed)[1:]) + "\n"

@@ -187,9 +187,9 @@ _FROM_AN_INDEX = re.compile(r"""pip3? install(?: +[^\s`]+)*? +['"]?normscope(?![
 
 def test_nobody_is_told_to_install_from_an_index_what_is_not_there() -> None:
     """Whoever registers a name that a text has users install runs code on their machines."""
-    for told in ("pip install normscope", "pip install . normscope", "pip install -U 'normscope[tune]'"):
+    for told in ("pip install normscope", "pip install . normscope", "pip install -U 'normscope[train]'"):
         assert _FROM_AN_INDEX.search(told)
-    for told in ("pip install . ./normscope", "pip install '.[tune]'", "pip install git+https://x/normscope.git"):
+    for told in ("pip install . ./normscope", "pip install '.[train]'", "pip install git+https://x/normscope.git"):
         assert not _FROM_AN_INDEX.search(told)
     kinds = (".py", ".md", ".toml", ".j2", ".js", ".json", ".yml", ".ipynb", ".lock", ".cff", "")
     places = ["src", "docs", "benchmarks", "results", "tests"]

@@ -68,7 +68,7 @@ copybutton_only_copy_prompt_lines = False
 
 MENU = {
     "README": {
-        "Start": ["docs/doctor", "docs/predicting", "docs/choosing", "docs/comparing", "docs/tuning", "docs/studies"],
+        "Start": ["docs/doctor", "docs/predicting", "docs/choosing", "docs/comparing", "docs/studies"],
         "Placements": ["docs/placements", "docs/own-placements", "docs/own-models", "docs/transplant"],
         "Training": [
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/run-folders"),

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from normscope.cli import compare, doctor, main
+from normscope.cli import doctor, main
 from normscope.cli.main import command_line
 from normscope.cli.shared import VERBS, refuse_unwritable
-from normscope.compare.search import STARTS
 from normscope.doctor.result import Severity
 from normscope.errors import UserError
 
@@ -135,9 +134,6 @@ EARLY = [
     (["compare", "absent.toml"], "cannot read the configuration absent.toml"),
     (["compare", "--placements", "pre-ln,foo"], "unknown placement 'foo'; `normscope placements` lists all"),
     (["compare", "--placements", "post-lm"], "unknown placement 'post-lm'; did you mean 'post-ln'?"),
-    (["tune", "--trials", "3"], "--trials must be at least 5, got 3: both ends of the range and three rates between"),
-    (["tune", "--peak-lr", "3e-4"], "--peak-lr 3e-4: where rates are searched, it is a range LOW:HIGH"),
-    (["compare", "--tune", "peak_lr", "--trials", "3"], "--trials must be at least 5, got 3: both ends of the range"),
     (["evaluate", "absent"], "absent is not a run folder: it has no config.toml"),
     (["evaluate", "absent", "--save", "gone/scores.json"], "--save gone/scores.json: its folder does not exist"),
     (["translate", "absent"], "absent is not a run folder: it has no config.toml"),
@@ -220,4 +216,3 @@ def test_a_folder_without_permission_is_refused_before_the_work(
 
 def test_what_the_command_line_takes_for_the_librarys_is_its_own() -> None:
     assert tuple(Severity) == doctor._SEVERITIES
-    assert compare._LEAST_TRIALS == STARTS

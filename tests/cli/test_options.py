@@ -55,7 +55,7 @@ def test_compare_runs_with_the_defaults_of_the_function() -> None:
     defaults = {option.name: option.default for option in verb.commands["compare"].params}
     signature = inspect.signature(normscope.compare).parameters
     shared = defaults.keys() & signature.keys() - {"placements", "settings"}
-    assert len(shared) > 12
+    assert len(shared) > 9
     assert {name: defaults[name] for name in shared} == {name: signature[name].default for name in shared}
 
 
@@ -70,16 +70,15 @@ def test_an_explanation_ends_with_the_next_with_its_paragraph_and_with_errors() 
     }
 
 
-def test_help_has_the_notation_names_options_and_ends_in_the_default() -> None:
+def test_help_has_the_notation_and_ends_in_the_default() -> None:
     @described_by("api/comparison.py:compare")
-    def verb(*, peak_lr: Annotated[str | None, "LOW:HIGH."], trials_together: int, processes: int = 7) -> None: ...
+    def verb(*, peak_lr: Annotated[str | None, "LOW:HIGH."], seeds: int, processes: int = 7) -> None: ...
 
     made = inspect.signature(verb).parameters
     help_of = {name: one.annotation.__metadata__[0].help for name, one in made.items()}
     default = "[default: the configuration's optimizer.peak_lr, or 3e-3]"
     assert help_of["peak_lr"] == f"Peak learning rates. LOW:HIGH.  {default}"
-    assert help_of["trials_together"].endswith("and not on --processes.")
-    assert (made["peak_lr"].default, made["trials_together"].default, made["processes"].default) == (None, 1, 7)
+    assert (made["peak_lr"].default, made["seeds"].default, made["processes"].default) == (None, 1, 7)
 
 
 def test_own_help_stays_and_an_option_without_any_is_refused() -> None:

@@ -51,7 +51,6 @@ TRAINED = (
     f"compare --out grid --arms post-ln:0,pre-ln:2 --peak-lr 3e-3 --processes 1 {SMALL}",
     "watch grid --once",
     "report grid",
-    f"tune --out trials --placement pre-ln --trials 5 --peak-lr 1e-3:1e-2 --processes 1 {SMALL}",
     "data prepare pairs --train desk/train.de desk/train.en --languages de en --vocabulary-size 120",
     "demo --out shown-COLUMNS --processes 1",
     "transplant own_model.py:build --to peri-ln --out out/moved-COLUMNS",

@@ -266,8 +266,6 @@ def test_bytes_of_a_command_line_that_are_no_text_are_written_as_escapes(
     [
         {"corpus": {"facts": [[1]]}},
         {"corpus": {"fingerprint": "", "facts": [], "unigram_nats": 2**40}},
-        {"search": {"low": 1e-3, "high": [1]}},
-        {"search": {}},
         {"costs": {"post-ln": {"parameters": 1}}},
         {"costs": {"post-ln": {"parameters": "1", "memory_bytes": 1, "flops": 1, "seconds": 1}}},
         {"costs": {"post-ln": {"parameters": 1, "memory_bytes": 0, "flops": 1, "seconds": 1}}},

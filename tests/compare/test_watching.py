@@ -11,8 +11,7 @@ import pytest
 from normscope.cli.watch import said_of_all
 from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid, write_configs
-from normscope.compare.manifest import FILE, Manifest, _AboutCorpus, cell_of, write_manifest
-from normscope.compare.search import trials_of
+from normscope.compare.manifest import FILE, Manifest, _AboutCorpus, write_manifest
 from normscope.compare.watching import RunsWatch, _FoundRun, runs_below
 from normscope.errors import UserError
 from normscope.settings.tables import to_toml
@@ -272,8 +271,6 @@ def test_a_run_may_be_named_by_one_relative_word(name: str, tmp_path: Path, monk
     found = _FoundRun(folder=RunFolder(Path(name)), settings={})
     assert found.group.resolve() == tmp_path
     assert found.log_file.parent.parent.resolve() == tmp_path.parent
-    corpus = _AboutCorpus("0", 4.0, [])
-    assert trials_of([cell_of(RunFolder(Path(name)), tiny())], Manifest(corpus=corpus)) == []  # as its report asks
 
 
 @pytest.mark.parametrize(

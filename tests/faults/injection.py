@@ -78,7 +78,7 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
     after = bench.state()
     name = f"{fault}{f': {hit[0]}' if hit else ', not reached'}"
     # A comparison whose run fails ends with 1.
-    problem, detail = wrong_end(ended, after, (0, 1, 2) if work.name in ("compare", "tune") else (0, 2))
+    problem, detail = wrong_end(ended, after, (0, 1, 2) if work.name == "compare" else (0, 2))
     if problem:
         return Verdict(work.name, name, problem, detail)
     if whole_checkpoints(after) < whole:

@@ -82,7 +82,6 @@ _RUNS = (
     "data.max_tokens=128",
 )
 _GRID = ("--arms", "post-ln:0,pre-ln:2", "--peak-lr", "3e-3", "--processes", "1", "--evaluate", "valid")
-_TRIALS = ("--placement", "pre-ln", "--trials", "5", "--peak-lr", "1e-3:1e-2", "--processes", "1")
 _SMALL = ("--vocabulary-size", "120")
 _LEMMAS = ("seeds=2", "blocks=2", "width=8", "singular_width=4", "tokens=4", "vectors=5")
 
@@ -103,7 +102,6 @@ WORKS = {
         ),
         _work("documents", "data", "documents", "work/corpus", "--train", "desk/text.txt", *_SMALL),
         _work("compare", "compare", "--out", "work/out", *_GRID, *options(*_RUNS), resumes=True),
-        _work("tune", "tune", "--out", "work/out", *_TRIALS, *options(*_RUNS), resumes=True),
         _work("evaluate", "evaluate", "desk/run", "--save", "work/scores", "--output", "work/lines", *_MODEL),
         _work("translate", "translate", "desk/run", *_MODEL, stdin="desk/few.txt", stdout="work/lines"),
         _work("watch", "watch", "desk/run", "--once", "--html", "--out", "work/report"),

@@ -98,9 +98,6 @@ READERS: dict[str, Reader] = {
         received.read_received,
         share=3,
     ),
-    "journal": Reader(
-        received.make_journal, {"*.jsonl": to.of_json_lines}, received.read_journal, guarded=True, share=2
-    ),
     "placements": Reader(
         received.make_placements,
         {"*.py": received.change_python, "own.toml": to.of_toml},

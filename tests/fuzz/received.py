@@ -1,4 +1,4 @@
-"""What came from elsewhere, or that a kill may have cut: comparisons, logs, searches, placements, columns."""
+"""What came from elsewhere, or that a kill may have cut: comparisons, logs, placements, columns."""
 
 import json
 import random
@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 from fuzz.mutations import of_bytes, of_json, of_toml
 from fuzz.texts import lines
-from normscope.adapters.optuna import ListAxis, LogAxis, Search
 from normscope.cli.watch import said_of_all, troubles
 from normscope.compare.compare import report
 from normscope.compare.grid import Grid, write_configs
@@ -85,24 +84,6 @@ def read_received(folder: Path, changed: Path) -> Any:
     states = RunsWatch(folder).look()
     said = [*troubles(states), said_of_all(states)]
     return said, report([folder], folder / "out")[0].title
-
-
-def make_journal(folder: Path) -> None:
-    search = _search(folder)
-    for number in range(4):
-        search.tell(number, 4.0 - number * search.ask(number)["peak_lr"])
-
-
-def _search(folder: Path) -> Search:
-    axes = {"peak_lr": LogAxis(1e-4, 1e-1), "warmup_updates": ListAxis((0, 10))}
-    return Search(folder / "pre-ln.jsonl", axes, starts=[{"peak_lr": 1e-4, "warmup_updates": 10}], seed=1)
-
-
-def read_journal(folder: Path, changed: Path) -> Any:
-    trials = [(trial.number, trial.state, trial.params, trial.value) for trial in _search(folder)._trials()]
-    if trials[3:] and trials[3][1].is_finished():
-        return trials
-    raise UserError("a journal that was cut goes on with the trials that it has")
 
 
 def make_placements(folder: Path) -> None:

@@ -65,7 +65,7 @@ _LANGUAGE: dict[str, tuple[str, ...]] = {
 
 
 def runs(tree: Path) -> Items:
-    """Of each task: weights, metrics, scores and samples; a comparison and a search of rates."""
+    """Of each task: weights, metrics, scores and samples; a comparison."""
     _warm()
     return {
         **{f"translation-{name}": _translation(settings) for name, settings in _TRANSLATIONS.items()},
@@ -73,7 +73,6 @@ def runs(tree: Path) -> Items:
         **{name: _text(settings) for name, settings in _LANGUAGE.items()},
         "resumed": _resumed,
         "compare": _compare,
-        "tune": _tune,
     }
 
 
@@ -176,14 +175,6 @@ def _compare(desk: Desk) -> None:
     desk.said("said", "compare", *words, "--evaluate", "valid", "--processes", 2, *sets(*_PAIRS))
     desk.page("report", Path("grid/report.html"))
     _folder(desk, "grid")
-
-
-def _tune(desk: Desk) -> None:
-    _parallel_corpus(desk)
-    words = ("--trials", 6, "--placement", "pre-ln", "--peak-lr", "3e-4:3e-2", "--out", "trials")
-    desk.said("said", "tune", *words, "--processes", 2, *sets(*_PAIRS))
-    desk.page("report", Path("trials/report.html"))
-    _folder(desk, "trials")
 
 
 def _exported(form: str, task: str, settings: tuple[str, ...]) -> Callable[[Desk], None]:

@@ -119,7 +119,7 @@ def test_another_rule_is_refused(text: str) -> None:
 
 
 def test_of_the_runs_in_results_it_would_have_ended_none_that_learned() -> None:
-    """As docs/tuning.md says: with their numbers, over the results that record validations over updates."""
+    """As docs/comparing.md says: with their numbers, over the results that record validations over updates."""
     runs = ended = learned = spared = had = 0
     for folder in RESULTS:
         data = json.loads((ROOT / "results" / folder / "results.json").read_text(encoding="utf-8"))
@@ -140,7 +140,7 @@ def test_of_the_runs_in_results_it_would_have_ended_none_that_learned() -> None:
                     spared, had = spared + last[0] - at, had + last[0]
                     learned += any(nats < LEARNED_BELOW * chance for update, nats in points if update > at)
     assert (runs, ended, learned) == (218, 9, 0)
-    page = (ROOT / "docs/tuning.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/comparing.md").read_text(encoding="utf-8")
     assert f"In the {runs} runs" in page
     assert f"would have ended {ended}, and none" in page
     assert f"{spared:,} of {had:,} updates" in page

@@ -107,9 +107,6 @@ def compare(
     evaluate: str | None = None,
     processes: int = 0,
     stop_when: str | None = None,
-    tune: str | None = None,
-    trials: int | None = None,
-    trials_together: int = 1,
     title: str | None = None,
     watch: Callable[[list[Any]], None] = lambda states: None,
     **settings: Any,
@@ -132,12 +129,6 @@ def compare(
     default such a run goes on. title: title of the report. By default Comparison of norm placements. watch: called
     twice a second with the state of every run.
 
-    tune: search first for the best peak_lr, the one setting that can be searched, of every placement, warm-up and
-    optimiser, between the two ends of `peak_lr`; without these, a factor of 10 either side of the configuration's.
-    trials: number of trials that every search has; at least 5, its first ones. trials_together: trials of a search that
-    are asked for at once after the first ones, without the losses of one another. Which trials there are depends on it,
-    and not on `processes`.
-
     Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for what does not fit,
     and `normscope.train.Interrupted` after Ctrl-C, when runs and report are saved.
     """
@@ -150,9 +141,6 @@ def compare(
         peak_lrs=_several(peak_lr, float),
         optimizers=_several(optimizers, str),
         seeds=seeds,
-        tune=tune,
-        trials=trials,
-        trials_together=trials_together,
         evaluate=evaluate,
         title=title,
     )

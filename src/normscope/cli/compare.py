@@ -1,4 +1,4 @@
-"""`normscope compare`, `tune` and `demo` train grids of runs and write their report."""
+"""`normscope compare` and `demo` train grids of runs and write their report."""
 
 import shlex
 import sys
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UserError
 from .console import note, stderr, tell
-from .display import GridDisplay, end_of, print_summary
+from .display import GridDisplay, end_of
 from .options import described_by
 from .shared import (
     COMPARE,
@@ -28,103 +27,6 @@ from .shared import (
 if TYPE_CHECKING:
     from ..compare.asked import AskedComparison
     from ..compare.pool import PoolOptions
-
-
-_LEAST_TRIALS = 5
-_TrialsOption = Annotated[int | None, typer.Option(min=1)]
-_TrialsTogether = Annotated[int, typer.Option(min=1)]
-
-
-@described_by(COMPARE)
-@resumable()
-def tune(
-    config: ConfigFile = None,
-    *,
-    trials: _TrialsOption,
-    placement: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="[default: the configuration's model.placement]", autocompletion=complete_placements
-        ),
-    ] = None,
-    warmup_updates: int | None = None,
-    warmups: Annotated[str | None, typer.Option(metavar="UPDATES,…")] = None,
-    peak_lr: Annotated[str | None, typer.Option(metavar="LOW:HIGH")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="[default: the configuration's optimizer.name]")] = None,
-    out: Path | None = None,
-    settings: SettingOptions = [],  # noqa: B006
-    imports: Imports = [],  # noqa: B006
-    processes: int,
-    stop_when: StopWhen,
-    title: str | None = None,
-    trials_together: _TrialsTogether,
-) -> None:
-    """Find the best peak learning rate of one configuration by a stated number of trials.
-
-    Each trial is a run. The first five are both ends of the range and three rates between them; the others go where
-    the losses so far say. After an interruption, run the same command to resume: no trial is lost or made twice.
-
-    For example:
-
-    \b
-      normscope tune my.toml --placement post-ln --warmup-updates 200 --trials 8
-
-    warmup_updates: Length of the warm-up in updates. By default the configuration's schedule.warmup_updates. warmups:
-    Find the best of these warm-ups as well, in updates. peak_lr: The peak rates that are searched. By default a factor
-    of 10 either side of the configuration's. out: Folder for the trials and their report. By default runs/tune-NAME.
-    title: Title of the report. By default Trials of peak rates.
-    """
-    given = read_config(config, settings, imports)
-    named = None if placement is None else placement_names([placement])[0]
-    refuse_few(trials)
-    rates = rate_range(peak_lr)
-    from ..compare.asked import numbers
-    from ..compare.compare import corpus_of, run_tuning
-    from ..compare.search import OpenArm, asked_tuning
-    from ..compare.tune import TuningTask
-    from ..tasks.registry import config_of
-
-    base = config_of(given.table, source=given.source)
-    if warmups is not None and warmup_updates is not None:
-        raise UserError("--warmups searches among several, and --warmup-updates gives one; leave one of them out")
-    several = None if warmups is None else numbers(warmups, int, "warmups")
-    one = base.schedule.warmup_updates if warmup_updates is None else warmup_updates
-    arm = OpenArm(named or base.model.placement, tuple(several or [one]), optimizer or str(base.optimizer.name))
-    tuning = asked_tuning("peak_lr", rates, trials, trials_together, centre=base.optimizer.peak_lr)
-    assert tuning is not None
-    folder = out or Path("runs") / f"tune-{config.stem if config else 'default'}"
-    with GridDisplay(stderr()) as display:
-        tuned, done = run_tuning(
-            TuningTask(base=base, arms=[arm], tuning=tuning, corpus=corpus_of(base, None)),
-            folder,
-            _pool_options(processes, stop_when, display),
-            title=title,
-        )
-    if not tuned.whole:
-        end_of(done)
-    print_summary(done.page, done.file)
-
-
-def refuse_few(trials: int | None) -> None:
-    """Raise UserError for fewer trials than a search begins with."""
-    if trials is not None and trials < _LEAST_TRIALS:
-        raise UserError(
-            f"--trials must be at least {_LEAST_TRIALS}, got {trials}: both ends of the range and three rates between "
-            "them come first"
-        )
-
-
-def rate_range(text: str | None) -> tuple[float, float] | None:
-    """The ends LOW:HIGH; None of None. Raises UserError."""
-    if text is None:
-        return None
-    try:
-        low, high = map(float, text.split(":"))
-    except ValueError as error:
-        raise UserError(
-            f"--peak-lr {text}: where rates are searched, it is a range LOW:HIGH such as 3e-4:3e-2"
-        ) from error
-    return low, high
 
 
 @described_by(COMPARE)
@@ -153,9 +55,6 @@ def compare(
     stop_when: StopWhen,
     dry_run: bool = False,
     title: str | None,
-    tune: Annotated[str | None, typer.Option(metavar="peak_lr"), "The ends are written LOW:HIGH."],
-    trials: _TrialsOption,
-    trials_together: _TrialsTogether,
     trust: Trust = False,
 ) -> None:
     """Train every combination of the listed values and write report.html.
@@ -173,22 +72,17 @@ def compare(
     """
     given = read_config(config, settings, imports, trust=trust or not dry_run)
     names = placement_names(placements) if placements else None
-    refuse_few(trials)
     from ..compare.asked import ComparisonOptions, asked_comparison, numbers
     from ..tasks.registry import config_of
     from ..train import StopRule
 
-    rates = None if peak_lr is None else rate_range(peak_lr) if tune else numbers(peak_lr, float, "peak-lr")
     options = ComparisonOptions(
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
-        peak_lrs=rates,
+        peak_lrs=None if peak_lr is None else numbers(peak_lr, float, "peak-lr"),
         optimizers=_listed(optimizers, str, "optimizers"),
         seeds=seeds,
-        tune=tune,
-        trials=trials,
-        trials_together=trials_together,
         evaluate=evaluate,
         title=title,
     )

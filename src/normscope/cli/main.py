@@ -22,7 +22,6 @@ _HOMES = {
     "data": "data.data_app",
     "train": "train.train",
     "compare": "compare.compare",
-    "tune": "compare.tune",
     "watch": "watch.watch",
     "report": "watch.report",
     "evaluate": "trained.evaluate",

@@ -4,10 +4,9 @@
     def compare(*, seeds: int, peak_lr: Annotated[str | None, "Separated by commas."]) -> None: ...
 
 `--seeds` has the help and the default that `seeds` has there. A string in `Annotated` follows the help: how the command
-line writes what Python takes as a value. A sentence that begins with "By default" becomes what stands in brackets, and
-the name of a parameter in backticks that of its option. What the verb's own docstring explains is the help as it
-stands, and no part of what `--help` says of the verb. An option with a help of its own keeps it; that of a bool is a
-flag.
+line writes what Python takes as a value. A sentence that begins with "By default" becomes what stands in brackets. What
+the verb's own docstring explains is the help as it stands, and no part of what `--help` says of the verb. An option
+with a help of its own keeps it; that of a bool is a flag.
 
 Sources are read and not imported: what they import takes torch's seconds, and `--help` answers at once.
 """
@@ -59,8 +58,7 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
         known |= {name: _Parameter(words, as_typed=True) for name, words in own.items()}
         paragraphs = inspect.cleandoc(verb.__doc__ or "").split("\n\n")
         verb.__doc__ = "\n\n".join(one for one in paragraphs if not explanations(one, signature.parameters))
-        options = {name: f"--{name.replace('_', '-')}" for name in signature.parameters}
-        completed = [_completed(one, known, options) for one in signature.parameters.values()]
+        completed = [_completed(one, known) for one in signature.parameters.values()]
         verb.__signature__ = signature.replace(parameters=completed)  # type: ignore[attr-defined]
         verb.__annotations__ = {one.name: one.annotation for one in completed}
         return verb
@@ -124,9 +122,8 @@ def explanations(docstring: str, names: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _completed(
-    parameter: inspect.Parameter, known: Mapping[str, _Parameter], options: Mapping[str, str]
-) -> inspect.Parameter:
+def _completed(parameter: inspect.Parameter, known: Mapping[str, _Parameter]) -> inspect.Parameter:
+    option = f"--{parameter.name.replace('_', '-')}"
     kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (
         parameter.annotation,
     )  # fmt: skip
@@ -134,19 +131,19 @@ def _completed(
     if own.help is not None or kind is typer.Context:
         return parameter
     if parameter.name not in known:
-        raise LookupError(f"nothing says what {options[parameter.name]} is")
+        raise LookupError(f"nothing says what {option} is")
     source, info = known[parameter.name], copy(own)
-    info.help = help_of(source, [note for note in notes if isinstance(note, str)], options)
+    info.help = help_of(source, [note for note in notes if isinstance(note, str)])
     if kind is bool and own.default is ...:  # there a typed name stands
-        info.param_decls = (options[parameter.name],)
+        info.param_decls = (option,)
     default = source.default if parameter.default is inspect.Parameter.empty else parameter.default
     return parameter.replace(annotation=Annotated[kind, info], default=default)
 
 
-def help_of(source: _Parameter, notations: Collection[str], options: Mapping[str, str]) -> str:
+def help_of(source: _Parameter, notations: Collection[str]) -> str:
     """An explanation as the help of an option, with what the command line adds, and its default last."""
     said, by_default, default = source.words.partition("By default ")
-    named = re.sub(r"`(\w+)`", lambda name: options.get(name[1], name[0]), " ".join([said.strip(), *notations]))
-    if not source.as_typed and not re.match(r"\w+:", named):  # a value that is explained is written as it is typed
-        named = named[:1].upper() + named[1:]
-    return f"{named}  [default: {default.removesuffix('.')}]" if by_default else named
+    told = " ".join([said.strip(), *notations])
+    if not source.as_typed and not re.match(r"\w+:", told):  # a value that is explained is written as it is typed
+        told = told[:1].upper() + told[1:]
+    return f"{told}  [default: {default.removesuffix('.')}]" if by_default else told

@@ -5,7 +5,7 @@ On a command line an axis is values separated by commas, and grids `start:stop:c
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +17,6 @@ from ..settings.tables import spelled
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from .grid import Grid, registered_name
-from .search import Tuning, asked_tuning
 
 _Number = TypeVar("_Number", int, float)
 _DIGITS = 3
@@ -75,8 +74,6 @@ class AskedComparison:
     base: RunConfig
     grid: Grid
     folder: Path
-    tuning: Tuning | None = None
-    """The search of the rates, which comes first; the grid's own are not used then."""
     evaluate: str | None = None
     """The split to translate with each best checkpoint."""
     title: str | None = None
@@ -97,10 +94,6 @@ class ComparisonOptions:
     peak_lrs: Sequence[float] | None = None
     optimizers: Sequence[str] | None = None
     seeds: int = 1
-    tune: str | None = None
-    """The setting to be searched. The rates are then the two ends of its range."""
-    trials: int | None = None
-    trials_together: int = 1
     evaluate: str | None = None
     title: str | None = None
 
@@ -116,8 +109,7 @@ class _Axis:
 
 
 _WARMUP = _Axis("warm-ups in updates", "schedule.warmup_updates", "warmup_updates", (0, 200))
-DEFAULT_RATE = 3e-3
-_RATE = _Axis("peak learning rate", "optimizer.peak_lr", "peak_lr", (DEFAULT_RATE,))
+_RATE = _Axis("peak learning rate", "optimizer.peak_lr", "peak_lr", (3e-3,))
 _OPTIMIZER = _Axis("optimiser", "optimizer.name", "optimizers", ("adam",))
 
 
@@ -169,17 +161,13 @@ def asked_comparison(
 ) -> AskedComparison:
     """The comparison that options and configuration ask for together. Raises UserError.
 
-    places: as of `grid_of`. A search begins around the rate that the configuration gives.
+    places: as of `grid_of`.
     """
-    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in places else DEFAULT_RATE
-    ends = options.peak_lrs if options.tune else None
-    tuning = asked_tuning(options.tune, ends, options.trials, options.trials_together, centre=centre)
-    grid, defaults = grid_of(base, places, replace(options, peak_lrs=[centre]) if tuning else options)
+    grid, defaults = grid_of(base, places, options)
     return AskedComparison(
         base=base,
         grid=grid,
         folder=folder,
-        tuning=tuning,
         evaluate=options.evaluate,
         title=options.title,
         notes=[f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else [],

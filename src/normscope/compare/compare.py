@@ -24,9 +24,8 @@ from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule
 from .asked import AskedComparison
 from .costs import announced, costs_of, updates_of
-from .grid import Cell, alone, cells_of, write_configs
+from .grid import Cell, alone, write_configs
 from .manifest import (
-    TRIALS,
     Manifest,
     about,
     cell_of,
@@ -39,7 +38,6 @@ from .manifest import (
 from .page import compare, read, refuse_other_report
 from .pool import Commands, PoolOptions, at_once, train_all, train_command
 from .state import CellState
-from .tune import TuningResult, TuningTask, arms_of, tune
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,52 +51,23 @@ class ComparisonResult:
     stopped: Interrupted | None
     """The signal that ended it before its runs were over."""
     cells: Sequence[Cell]
-    """The runs that were asked for; where a tuning came to no end, its trials."""
+    """The runs that were asked for."""
 
 
 def run_comparison(asked: AskedComparison, options: PoolOptions) -> ComparisonResult:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
-    Where rates are tuned, every placement, warm-up and optimiser of the grid is, and each is then compared at its best
-    rate with all seeds; where a trial failed, or a signal came, nothing is compared yet, and what comes back is the
-    report of the trials. Raises UserError before anything runs where the corpus, a setting or a run folder does not
-    fit, or where another process is at work on this comparison.
+    Raises UserError before anything runs where the corpus, a setting or a run folder does not fit, or where another
+    process is at work on this comparison.
     """
-    base, grid, folder = asked.base, asked.grid, asked.folder
-    corpus = corpus_of(base, asked.evaluate)
-    if asked.tuning is None:
-        cells = grid.cells(base, folder)
-        with alone(folder, "comparison"):
-            return _compare_cells(cells, asked, corpus, options, asked.notes)
-    arms = arms_of(grid)
-    task = TuningTask(base=base, arms=arms, tuning=asked.tuning, corpus=corpus, threads=grid.threads)
-    with alone(folder, "comparison"):
-        tuned = tune(task, folder / TRIALS, options, notes=asked.notes)
-        if not tuned.whole:
-            return _of_trials(tuned, folder / TRIALS)
-        seeds = range(base.seed, base.seed + grid.seeds)
-        cells = cells_of([tuned.best(arm) for arm in arms], base, folder, seeds=seeds, threads=grid.threads)
+    corpus = corpus_of(asked.base, asked.evaluate)
+    cells = asked.grid.cells(asked.base, asked.folder)
+    with alone(asked.folder, "comparison"):
         return _compare_cells(cells, asked, corpus, options)
 
 
-def run_tuning(
-    asked: TuningTask, folder: Path, options: PoolOptions, *, title: str | None
-) -> tuple[TuningResult, ComparisonResult]:
-    """Tune the arms in a folder of their own, and write the report of their trials. title: of this report."""
-    tuned = tune(asked, folder, options, title=title)
-    return tuned, _of_trials(tuned, folder)
-
-
-def _of_trials(tuned: TuningResult, folder: Path) -> ComparisonResult:
-    """The report of trials as that of a comparison of rates."""
-    with disk_errors(f"writing the report into {folder}"):
-        page, file = compare(named_cells(folder, tuned.manifest.cells), tuned.manifest, folder)
-    trials = [cell for cells in tuned.trials.values() for cell in cells]
-    return ComparisonResult(page=page, file=file, problems=tuned.problems, stopped=tuned.stopped, cells=trials)
-
-
 def _compare_cells(
-    cells: list[Cell], asked: AskedComparison, corpus: AnyCorpus, options: PoolOptions, notes: Sequence[str] = ()
+    cells: list[Cell], asked: AskedComparison, corpus: AnyCorpus, options: PoolOptions
 ) -> ComparisonResult:
     """As `run_comparison`, of runs that are given; the caller holds the folder."""
     folder = asked.folder
@@ -114,7 +83,7 @@ def _compare_cells(
         write_configs(cells)
     write_manifest(folder, manifest)
     told = task_of(cells[0].config).notes(corpus)
-    for line in (*notes, *(f"note: {one}" for one in told), announcement):
+    for line in (*asked.notes, *(f"note: {one}" for one in told), announcement):
         options.say(line)
     states, stopped = train_all(cells, updates, options, _translations(asked.evaluate))
     failed = {state.cell.name: state.message for state in states if state.status == "failed"}

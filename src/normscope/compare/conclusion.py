@@ -8,7 +8,7 @@ from ..evidence.judging import Answer
 from ..optim import parse_duration
 from ..placement import StandIn, named
 from ..placement.printing import formula
-from ..report.comparison.contents import Status, TunedArm
+from ..report.comparison.contents import Status
 from ..report.words import counted, joined, number
 from ..tasks.protocol import FactLines
 from ..tasks.registry import task_of
@@ -255,15 +255,6 @@ def facts(configs: Sequence[RunConfig], corpus_facts: FactLines, *, seeds: Seque
         ("No better", f"from {LEARNED_BELOW:.0%} to {WORSE_ABOVE:.0%} of it; worse: above {WORSE_ABOVE:.0%}"),
         ("Best", "the lowest mean loss of all configurations whose every run learned"),
     ]
-
-
-def facts_of_tuning(arms: Sequence[TunedArm], seeds: Sequence[int]) -> FactLines:
-    """How the peak rates were found, where they were searched; seeds: of the trials."""
-    if not arms:
-        return []
-    counts = sorted({arm.trials for arm in arms})
-    each = f"{counts[0]} trials" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} trials, not the same number"
-    return [("Tuning", f"peak rate of each arm by {each}, with seed {joined([str(seed) for seed in seeds])}")]
 
 
 def facts_of_stopping(rows: Sequence[JudgedRuns]) -> FactLines:

@@ -20,8 +20,6 @@ from .costs import costs_from
 from .grid import Arm, Cell
 
 FILE = "comparison.json"
-TRIALS = "tuning"
-"""The folder, in that of a comparison, of the trials that it was tuned by."""
 _AXES = ("seed", "model.placement", "schedule.warmup_updates", "optimizer.peak_lr", "optimizer.name")
 _MAY_DIFFER = (*_AXES, "imports", "train.duration", "train.threads", "train.checkpoint_every", "train.keep_checkpoints")
 """Runs of one comparison may differ in these: its axes, and what changes none of their numbers."""
@@ -57,8 +55,6 @@ class Manifest:
     """By name, the last message of runs whose process has ended without finishing them."""
     costs: Mapping[str, Any] = field(default_factory=dict)
     """What placements take in memory and time, where that was measured (`costs_of`)."""
-    search: Mapping[str, Any] | None = None
-    """Of a folder of trials, what they depend on (`Tuning.record`); None where the runs are no trials."""
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
         """With the runs of one more command, which is about to try again what failed of them."""
@@ -80,8 +76,8 @@ def _writable(text: str) -> str:
 _KIND = SealedJson(
     format_name="normscope-comparison",
     version=1,
-    keys=frozenset(entry.name for entry in fields(Manifest)) - {"search", "costs"},
-    optional=frozenset({"search", "costs"}),  # comparisons of earlier versions have none
+    keys=frozenset(entry.name for entry in fields(Manifest)) - {"costs"},
+    optional=frozenset({"costs"}),  # comparisons of earlier versions have none
     again="remove it and try again: the runs are found without it",
 )
 
@@ -119,7 +115,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             return None
     table = _KIND.read(file)
     try:
-        corpus, search = table["corpus"], table.get("search")
+        corpus = table["corpus"]
         facts = [(str(name), str(value)) for name, value in corpus["facts"]]
         if not 0 <= (unigram := float(corpus["unigram_nats"])) <= _MOST_NATS:
             raise ValueError(f"unigram_nats is the entropy of one target, from 0 to {_MOST_NATS}, got {unigram:g}")
@@ -130,7 +126,6 @@ def read_manifest(folder: Path) -> Manifest | None:
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
             costs=costs_from(table.get("costs", {})),
-            search=None if search is None else {**search, "low": float(search["low"]), "high": float(search["high"])},
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}") from error

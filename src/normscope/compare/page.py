@@ -5,7 +5,7 @@ import math
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,16 @@ from ..report.comparison.contents import (
     RunCurve,
     SeedResult,
     Status,
-    TunedArm,
 )
 from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate
 from ..train.run_folder import Event
 from . import curves
-from .conclusion import conclusion, facts, facts_of_stopping, facts_of_tuning, formula_in
+from .conclusion import conclusion, facts, facts_of_stopping, formula_in
 from .costs import facts_of_costs
 from .grid import Arm, Cell
 from .manifest import Manifest
 from .pool import train_command
-from .search import TunedRates, seeds_of, trials_of, tuned
 from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 
 
@@ -51,7 +49,6 @@ def results(page: ComparisonPage) -> dict[str, Any]:
         "arms": [_configuration_data(configuration) for configuration in page.configurations],
         "validation": [_curve_data(curve) for curve in page.valid_curves],
         "learning_rate_sensitivity": _sensitivity_data(page),
-        **_tuning_data(page),
         "gradient_norm_at_update_0": [_profile_data(profile) for profile in page.gradient_profiles],
         "what": dict(page.what),
         "formulas": dict(page.formulas),
@@ -88,20 +85,6 @@ def _sensitivity_data(page: ComparisonPage) -> dict[str, Any]:
     }
 
 
-def _tuning_data(page: ComparisonPage) -> dict[str, Any]:
-    """Where peak rates were searched, what won of how many trials, and the losses of the trials over the rate."""
-    if not page.tuned:
-        return {}
-    arms = [{**_name_data(arm.name), **_plain(asdict(arm) | {"name": str(arm.name)})} for arm in page.tuned]
-    return {
-        "tuning": {
-            "unit": "nats per target token",
-            "arms": arms,
-            "trials": [_rate_curve_data(curve) for curve in page.trial_curves],
-        }
-    }
-
-
 def _rate_curve_data(curve: RateCurve) -> dict[str, Any]:
     names = {"name": str(curve.name), "configurations": [str(name) for name in curve.configurations]}
     return {**_name_data(curve.name), **_plain(asdict(curve) | names)}
@@ -126,7 +109,7 @@ def _plain(value: Any) -> Any:
 
 RESULTS = "results.json"
 _MOST_DRAWN = 12
-"""Configurations that one figure over updates draws; of more, and of trials, the best of each curve over the rate."""
+"""Configurations that one figure over updates draws; of more, the best of each curve over the rate."""
 
 
 def refuse_other_report(folder: Path) -> None:
@@ -151,17 +134,14 @@ def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
     """All runs of the grid as the contents of their page. A run whose log is damaged is one that failed."""
     unigram = manifest.corpus.unigram_nats
     by_arm, failed = _by_arm(cells, manifest.failed)
-    trials = trials_of(cells, manifest)
-    tuning = _tuning(trials, manifest)
     names = configuration_names(list(by_arm))
     first = cells[0].config
-    settings = _settings(by_arm, tuning.best)
+    settings = _settings(list(by_arm))
     rows = [
         JudgedRuns(
             name=names[arm],
             placement=arm.placement,
             warmup_updates=arm.warmup_updates,
-            # Each at its own best, warm-ups are compared though their rates differ.
             setting=settings[arm],
             seeds=tuple(_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs),
         )
@@ -170,8 +150,7 @@ def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
     found = judged(rows, unigram)
     ran = _ran(by_arm, rows)
     by_rate, shared_lrs = curves.rate_curves(ran, names)
-    many = manifest.search is not None or len(by_arm) > _MOST_DRAWN
-    drawn = curves.best_of_each(ran) if by_rate and many else set(by_arm)
+    drawn = curves.best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
     return ComparisonPage(
@@ -190,12 +169,9 @@ def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
         shared_lrs=shared_lrs,
         clocks=[told for name, runs in (*named_runs, *left_out) if (told := curves.clock(name, runs)) is not None],
         undrawn_curves=[curves.curve(name, runs, "validation") for name, runs in left_out],
-        tuned=tuning.arms,
-        trial_curves=tuning.curves,
         later_profiles=curves.later_profiles(named_runs),
         what=[
             *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
-            *facts_of_tuning(tuning.arms, seeds_of(trials)),
             *facts_of_stopping(rows),
             *facts_of_costs(manifest.costs),
         ],
@@ -222,23 +198,6 @@ def _by_arm(
     return by_arm, failures
 
 
-def _tuning(trials: Sequence[tuple[Sequence[Cell], Mapping[str, Any]]], manifest: Manifest) -> TunedRates:
-    """What the trials came to."""
-    arms, best, rated = list[TunedArm](), set[Arm](), list[RateCurve]()
-    for cells, search in trials:
-        by_arm, failed = _by_arm(cells, manifest.failed if manifest.search is not None else {})
-        ran = [
-            curves.EndedRun(arm, _seed_result(cell, events, failed.get(cell.name)), events)
-            for arm, runs in by_arm.items()
-            for cell, events in runs
-        ]
-        for arm, won in tuned(ran, search):
-            arms.append(arm)
-            best.add(won)
-        rated += [] if manifest.search is not None else curves.rate_curves(ran, configuration_names(list(by_arm)))[0]
-    return TunedRates(arms, frozenset(best), rated)
-
-
 def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[JudgedRuns]) -> list[curves.EndedRun]:
     return [
         curves.EndedRun(arm, result, events)
@@ -263,16 +222,15 @@ def configuration_names(arms: Sequence[Arm]) -> dict[Arm, Name]:
     }
 
 
-def _settings(arms: Iterable[Arm], best: Container[Arm] = ()) -> dict[Arm, str]:
-    """Rate and optimiser of each where they differ within the grid. best: those whose rate is called their best."""
-    every = list(arms)
-    rates, optimizers = {arm.peak_lr for arm in every}, {arm.optimizer for arm in every}
+def _settings(arms: Sequence[Arm]) -> dict[Arm, str]:
+    """Rate and optimiser of each where they differ within the grid."""
+    rates, optimizers = {arm.peak_lr for arm in arms}, {arm.optimizer for arm in arms}
     return {
         arm: ", ".join(
-            (["its best rate" if arm in best else f"rate {learning_rate(arm.peak_lr)}"] if len(rates) > 1 else [])
+            ([f"rate {learning_rate(arm.peak_lr)}"] if len(rates) > 1 else [])
             + ([arm.optimizer] if len(optimizers) > 1 else [])
         )
-        for arm in every
+        for arm in arms
     }
 
 

@@ -191,28 +191,6 @@ class RateCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TunedArm:
-    """What the search for the best peak rate of one placement, warm-up and optimiser came to."""
-
-    name: Name
-    trials: int
-    """That are over."""
-    low: float
-    high: float
-    """Ends of the range that was searched."""
-    peak_lr: float
-    """That won, by the lowest validation loss at the end of its trial."""
-    warmup_updates: int
-    """Of the trial that won."""
-    loss_nats: float
-    """Of the trial that won; infinite where none stayed finite."""
-    beyond: str
-    """"lower" or "higher" where no such rate than the best was tried; empty where the best lies between others."""
-    summary: str
-    """One sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonPage:
     """Everything on the page."""
 
@@ -240,10 +218,6 @@ class ComparisonPage:
     """Of the configurations whose curves can be drawn over something else than updates."""
     undrawn_curves: Sequence[RunCurve] = ()
     """Validation losses of the configurations that the figures leave out, for those who look for one of them."""
-    tuned: Sequence[TunedArm] = ()
-    """Where the runs are trials of peak rates, or were tuned by such."""
-    trial_curves: Sequence[RateCurve] = ()
-    """The losses of these trials over the rate; empty where they are the runs of the page."""
     later_profiles: Sequence[GradientProfile] = ()
     """Gradient norms of each block's matrices while the runs trained, where that was recorded."""
     what: Sequence[tuple[str, str]]

@@ -29,7 +29,6 @@ def explorer(comparison: ComparisonPage) -> dict[str, list[Panel]]:
         **_over_updates(comparison, looks, max(len(curves[0]), len(curves[1]), 1)),
         "gradient-norms": list(_profiles(comparison, looks)),
         "loss-by-rate": [_rates(comparison.rate_curves, comparison, looks)],
-        "loss-by-rate-of-trials": [_rates(comparison.trial_curves, comparison, looks)],
     }
 
 

@@ -134,7 +134,6 @@ _MOST_ENDINGS = 80
 def summary_lines(page: ComparisonPage, where: str) -> list[str]:
     """What all of it comes to, as a terminal says it, then every configuration, and where the page is."""
     blocks = (
-        [arm.summary for arm in page.tuned],
         page.conclusion,
         [f"{row.verdict.text} – {row.summary}" for row in page.configurations],
         [f"{curve.name}: {curve.summary}" for curve in page.rate_curves],
