@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 72_476,
-    "lines of normscope": 58_769,
+    "lines": 72_414,
+    "lines of normscope": 58_707,
     "files": 416,
     "import lines, %": 6.29,
-    "public nouns": 587,
+    "public nouns": 584,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -36,7 +36,7 @@ def write(corpus, folder):
             if name != "train":
                 lines = getattr(split, f"{side}_text")
                 (folder / f"{name}.{side}.txt").write_bytes("".join(line + "\n" for line in lines).encode())
-    corpus.save_vocabularies(folder)
+    corpus.codec.save(folder)
     write_manifest(folder, format_name=FORMAT, version=VERSION, splits=corpus.splits, preparation={"key": "k"})
     return folder
 
@@ -181,10 +181,10 @@ def open_as_a_corpus(folder):
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_codec_translates_without_its_corpus(tmp_path, joint):
     corpus = Corpus.of_lines(codec(joint), LINES)
-    corpus.save_vocabularies(tmp_path)
+    corpus.codec.save(tmp_path)
     loaded = Codec.load(tmp_path)
     assert loaded.joint == joint
-    encoded = loaded.encode_source(["ein hund läuft.", ""])
+    encoded = loaded.source.encode(["ein hund läuft.", ""])
     assert [ids.tolist() for ids in encoded] == [[4, 5, 6, 7, EOS], [EOS]]
     assert all(ids.dtype == np.int64 for ids in encoded)
     target = corpus.target.encode(["a dog's runs."])[0]

@@ -12,6 +12,7 @@ from normscope.data.documents.corpus import DocumentCorpus, DocumentSplit
 from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.errors import UserError
+from normscope.tasks.masked_lm import MASKED_LM
 from tiny import resealed
 
 SENTENCES = ["the red house stands here", "a red horse runs there", "no house runs", "the horse stands there now"]
@@ -69,7 +70,7 @@ def test_other_text_has_another_fingerprint_and_raw_words_have_no_part_in_it() -
 
 def test_the_vocabulary_is_saved_for_a_run(folder: Path, tmp_path: Path) -> None:
     corpus = DocumentCorpus.open(folder)
-    corpus.save_vocabularies(tmp_path)
+    MASKED_LM.save_vocabularies(corpus, tmp_path)
     assert TextTokeniser.load(tmp_path / "tokenizer.json").to_json() == corpus.tokeniser.to_json()
 
 

@@ -18,8 +18,9 @@ class NumberCodec:
 
     def __init__(self):
         self.encoded_lines = 0
+        self.source = self
 
-    def encode_source(self, raw_lines):
+    def encode(self, raw_lines):
         self.encoded_lines += len(raw_lines)
         return [np.array([*(int(word) for word in line.split() if word != "-"), EOS]) for line in raw_lines]
 

@@ -83,7 +83,7 @@ def source_tokens(folder: Path, run: LoadedRun, lines: list[str]) -> list[list[s
 def test_the_same_translations_with_the_same_scores(served, lines, beam, length_penalty):
     run, folder = served
     config = BeamConfig(beam=beam, length_penalty=length_penalty, **FREE)
-    ours = beam_search(run.model, [torch.from_numpy(ids) for ids in run.codec.encode_source(lines)], config)
+    ours = beam_search(run.model, [torch.from_numpy(ids) for ids in run.codec.source.encode(lines)], config)
     theirs = translator(folder).translate_batch(
         source_tokens(folder, run, lines),
         beam_size=beam,
@@ -126,7 +126,7 @@ def test_transformers_generate_the_same(served, lines, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     prepared = [run.codec.source.form.prepare(line) for line in lines]
     given = tokenizer(prepared, padding=True, return_tensors="pt")
-    ids = run.codec.encode_source(lines)
+    ids = run.codec.source.encode(lines)
     assert [row[: len(i)].tolist() for row, i in zip(given["input_ids"], ids, strict=True)] == [i.tolist() for i in ids]
     model = getattr(transformers, form.opened_by.removeprefix("transformers.")).from_pretrained(tmp_path / "out")
     generated = model.generate(**given, num_beams=1, do_sample=False, max_new_tokens=LONGEST)

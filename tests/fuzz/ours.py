@@ -32,7 +32,7 @@ from tiny import SETTINGS
 
 def make_parallel(folder: Path) -> None:
     made = opening.toy_corpus(30)
-    made.save_vocabularies(folder)
+    made.codec.save(folder)
     for name, split in made.splits.items():
         for side, sentences in (("source", split.source), ("target", split.target)):
             size = len(getattr(made, side).vocabulary)
@@ -57,7 +57,7 @@ def make_documents(folder: Path) -> None:
     from normscope.data.documents import corpus as documents
 
     made = toy_documents()
-    made.save_vocabularies(folder)
+    made.tokeniser.save(folder / documents.TOKENISER)
     words = {}
     for name, split in made.splits.items():
         few = documents.DocumentSplit.of(
@@ -139,7 +139,7 @@ def read_histories(folder: Path, changed: Path) -> Any:
 
 
 def make_codec(folder: Path) -> None:
-    opening.toy_corpus(10).save_vocabularies(folder)
+    opening.toy_corpus(10).codec.save(folder)
 
 
 def measured(offset: float) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from torch import nn
 
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
+from normscope.data.opening import TextDataConfig
 from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 from normscope.model import DecoderConfig, LanguageModel
@@ -38,14 +39,12 @@ def corpus() -> DocumentCorpus:
 
 
 def task(corpus: DocumentCorpus, *, seed: int = 1, batch: int = 5, length: int = 24, **config: float):
-    return language_model._LanguageModelObjective(
-        corpus,
-        language_model._LanguageModelConfig(**config),
-        sequence_length=length,
-        batch_sequences=batch,
+    asked = language_model.LanguageModelRunConfig(
         seed=seed,
-        device=torch.device("cpu"),
+        data=TextDataConfig(sequence_length=length, batch_sequences=batch),
+        language_model=language_model._LanguageModelConfig(**config),
     )
+    return language_model._LanguageModelObjective(corpus, asked, torch.device("cpu"))
 
 
 def theirs_of(ours: LanguageModel, vocabulary: int, dtype: torch.dtype) -> nn.Module:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from normscope.data.documents.batches import PairBatch
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokeniser
+from normscope.data.opening import TextDataConfig
 from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 from normscope.model import EncoderConfig, Layout, MaskedEncoder
@@ -45,14 +46,9 @@ def corpus() -> DocumentCorpus:
 
 
 def task(corpus: DocumentCorpus, *, seed: int = 1, batch_sequences: int = 6, **config: object) -> Any:
-    return masked_lm._MaskedObjective(
-        corpus,
-        masked_lm._MaskedConfig(**config),
-        sequence_length=LENGTH,
-        batch_sequences=batch_sequences,
-        seed=seed,
-        device=torch.device("cpu"),
-    )
+    data = TextDataConfig(sequence_length=LENGTH, batch_sequences=batch_sequences)
+    asked = masked_lm.MaskedRunConfig(seed=seed, data=data, masked_lm=masked_lm._MaskedConfig(**config))
+    return masked_lm._MaskedObjective(corpus, asked, torch.device("cpu"))
 
 
 def names() -> dict[str, str]:

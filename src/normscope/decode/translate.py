@@ -41,7 +41,7 @@ def translate_lines(
     config, waiting = config or BeamConfig(), iter(lines)
     while window := list(islice(waiting, WINDOW_LINES)):
         spoken = [number for number, line in enumerate(window) if line.strip()]
-        encoded = codec.encode_source([window[number] for number in spoken])
+        encoded = codec.source.encode([window[number] for number in spoken])
         # EOS alone is what a line of nothing but ignored characters becomes.
         sources = {n: torch.from_numpy(ids) for n, ids in zip(spoken, encoded, strict=True) if len(ids) > 1}
         cut = {n for n, source in sources.items() if source.numel() > LONGEST_SOURCE}

@@ -69,7 +69,7 @@ class ImportedLayout(ABC):
 
     model_type: str
     """As `config.json` calls it."""
-    task: ClassVar[TextTask[Any, Any]]
+    task: ClassVar[TextTask]
     table: ClassVar[str]
     """The name of its table of tokens."""
     has_spare_rows: ClassVar[bool] = False

@@ -19,7 +19,6 @@ from . import families
 from .export import Report, chosen, export
 from .layout import ImportedLayout, ImportedRun, configuration
 
-_AnyTask = TextTask[Any, Any]
 LAYOUTS: dict[str, ImportedLayout] = {layout.model_type: layout for layout in families.LAYOUTS}
 """What can be imported, by the name that `config.json` has for it."""
 NO_CORPUS = "none"
@@ -86,7 +85,7 @@ def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> Impo
     return imported
 
 
-def _imported_config(task: _AnyTask, model: Any, settings: Sequence[str]) -> Any:
+def _imported_config(task: TextTask, model: Any, settings: Sequence[str]) -> Any:
     data = TextDataConfig(corpus=NO_CORPUS, sequence_length=min(_LONGEST, model.positions))
     config: Any = changed(task.config(data=data, model=model), settings)
     kept = {name: getattr(model, name) for name in _MAY_DIFFER}
@@ -97,7 +96,7 @@ def _imported_config(task: _AnyTask, model: Any, settings: Sequence[str]) -> Any
     return config
 
 
-def _corpus_fingerprint(task: _AnyTask, config: Any, tokeniser: TextTokeniser) -> str:
+def _corpus_fingerprint(task: TextTask, config: Any, tokeniser: TextTokeniser) -> str:
     """Of the corpus to go on with. Raises UserError for one of other tokens."""
     if config.data.corpus == NO_CORPUS:
         return ""

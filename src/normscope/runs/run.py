@@ -122,11 +122,15 @@ def _held(
     say: Callable[[str], None],
 ) -> Iterator[None]:
     """The folder, locked and made this run's."""
+
+    def save(vocabularies: Path) -> None:
+        task_of(config).save_vocabularies(corpus, vocabularies)
+
     with folder.lock():
         refuse_shorter(folder, config, updates, from_step)
-        claim(folder, config, corpus.save_vocabularies)
+        claim(folder, config, save)
         keep_environment(folder, environment, config.data.corpus, say)
-        mend_vocabularies(folder, corpus.save_vocabularies, say)
+        mend_vocabularies(folder, save, say)
         if never_peaks(config.schedule, horizon_updates=updates):
             say(
                 f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than the training "

@@ -14,7 +14,7 @@ from ..files import disk_errors, whole_folder
 from ..limits.ours import SealedJson, nothing_of_ours, refuse_foreign
 from ..optim import make_optimizer
 from ..settings.tables import to_toml
-from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Say, Task
+from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Task
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
 from ..train import RunFolder
@@ -24,12 +24,8 @@ from ..train.saving import first_state
 from .config import load_run_config, resolve
 from .machine import prepare_machine
 
-AnyRun = LoadedRun[Any, Any, Any]
 
-
-def load_run(
-    path: Path, *, which: str = "best", device: str = "auto", of_task: Task[Any, Any, Any, Any] | None = None
-) -> AnyRun:
+def load_run(path: Path, *, which: str = "best", device: str = "auto", of_task: Task | None = None) -> LoadedRun:
     """The model of a run at a checkpoint: `best`, `last` or an update's number.
 
     of_task: what the run is to be of; None for any. Raises UserError, also for a run of another.
@@ -69,7 +65,7 @@ def evaluate_run(
     device: str = "auto",
     search: Mapping[str, Any] = MappingProxyType({}),
     translations: bool = False,
-    say: Say = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Evaluation:
     """Evaluate a run's checkpoint on the validation or test split of its corpus.
 
@@ -111,7 +107,7 @@ def evaluate_text(
     return dataclasses.replace(found, settings={**settings, **found.settings})
 
 
-def _check(corpus: AnyCorpus, split: str, run: AnyRun, say: Say) -> None:
+def _check(corpus: AnyCorpus, split: str, run: LoadedRun, say: Callable[[str], None]) -> None:
     """Raise UserError where the corpus has no such split; say it where the corpus is another than the run's."""
     if split not in corpus.splits or split == "train":
         allowed = ", ".join(name for name in corpus.splits if name != "train")

@@ -45,7 +45,7 @@ def of_run(folder: Path, settings: Sequence[str]) -> Target:
 
 def _target(
     title: str,
-    task: Task[Any, Any, Any, Any],
+    task: Task,
     config: RunConfig,
     model: nn.Module,
     corpus: Any,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -51,11 +51,12 @@ class LanguageModelRunConfig(TextRunConfig):
     language_model: _LanguageModelConfig = field(default_factory=_LanguageModelConfig)
 
 
-class _LanguageModelObjective(TextObjective[_LanguageModelConfig]):
+class _LanguageModelObjective(TextObjective):
     """Stretches of a corpus of documents, and their loss under a `LanguageModel`."""
 
-    def __init__(self, *given: Any, **settings: Any) -> None:
-        super().__init__(*given, **settings)
+    def __init__(self, corpus: DocumentCorpus, config: LanguageModelRunConfig, device: torch.device) -> None:
+        super().__init__(corpus, config, device)
+        self.label_smoothing = config.language_model.label_smoothing
         self.train = self._stretches("train")
         self._stretches("valid")
         self.epochs = EpochBatches(sequences=len(self.train), batch_sequences=self.batch_sequences, seed=self.seed)
@@ -76,7 +77,7 @@ class _LanguageModelObjective(TextObjective[_LanguageModelConfig]):
             hidden_ND,
             decoder.output_rows(),
             batch.targets_N,
-            self.config.label_smoothing,
+            self.label_smoothing,
             soft_cap=decoder.soft_cap,
         )
 
@@ -112,7 +113,7 @@ def _exp(nats: float) -> float:
     return math.exp(min(nats, 700.0))
 
 
-class _LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
+class _LanguageModelling(TextTask):
     """The next token of text, by a decoder alone."""
 
     name: str = "language-model"
@@ -120,16 +121,9 @@ class _LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
     model = LanguageModel
     model_words = "a decoder alone"
     specials = (SEP,)
-    objective_of, section = _LanguageModelObjective, "language_model"
+    objective_of = _LanguageModelObjective
 
-    def evaluate_text(
-        self,
-        run: LoadedRun[LanguageModelRunConfig, LanguageModel, TextTokeniser],
-        text: Path,
-        *,
-        layout: str,
-        language: str,
-    ) -> Evaluation:
+    def evaluate_text(self, run: LoadedRun, text: Path, *, layout: str, language: str) -> Evaluation:
         """As of a split: in stretches as long as those of the run's training."""
         try:
             check_choice("layout", layout, get_args(TextLayout))

@@ -63,15 +63,15 @@ class MaskedRunConfig(TextRunConfig):
     masked_lm: _MaskedConfig = field(default_factory=_MaskedConfig)
 
 
-class _MaskedObjective(TextObjective[_MaskedConfig]):
+class _MaskedObjective(TextObjective):
     """Batches of a corpus of documents, and their loss under a `MaskedEncoder`."""
 
-    def __init__(self, corpus: DocumentCorpus, config: _MaskedConfig, **settings: Any) -> None:
-        super().__init__(corpus, config, **settings)
-        tokeniser = corpus.tokeniser
+    def __init__(self, corpus: DocumentCorpus, config: MaskedRunConfig, device: torch.device) -> None:
+        super().__init__(corpus, config, device)
+        tokeniser, self.config = corpus.tokeniser, config.masked_lm
         self.masker = Masker(
-            masked_share=config.masked_share,
-            whole_words=config.whole_words,
+            masked_share=self.config.masked_share,
+            whole_words=self.config.whole_words,
             mask_id=tokeniser.ids[MASK],
             # Unknown characters are masked as any token is, as in BERT's own data: they are part of the text.
             special_ids=frozenset(tokeniser.ids[special] for special in (PAD, CLS, SEP, MASK)),
@@ -174,14 +174,14 @@ def _split(corpus: DocumentCorpus, name: str) -> DocumentSplit:
     return split
 
 
-class _MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
+class _MaskedLm(TextTask):
     """Masked tokens and next sentences, by an encoder."""
 
     name: str = "masked-lm"
     config = MaskedRunConfig
     model = MaskedEncoder
     model_words = "an encoder"
-    objective_of, section = _MaskedObjective, "masked_lm"
+    objective_of = _MaskedObjective
 
     def loss_words(self, config: MaskedRunConfig) -> str:
         return "of masked tokens and of next sentences; the losses shown are of masked tokens"

@@ -135,6 +135,7 @@ class _OwnData:
         except UserError as error:
             raise self.file.wrong(f"its model cannot be given the placement {placement}: {error}") from error
 
+    @property
     def facts(self) -> FactLines:
         """Rows of a table."""
         valid = f"{len(self.validation):,} batches"
@@ -145,11 +146,6 @@ class _OwnData:
             ("Validation", valid if self.held_out else f"the first {valid} of the training: nothing is held out"),
         ]
 
-    def save_vocabularies(self, folder: Path) -> None:
-        """Write what a report needs of the data."""
-        about = {"fingerprint": self.fingerprint, "chance_nats": self.chance_nats, "facts": self.facts()}
-        (folder / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-
 
 @dataclass(frozen=True, slots=True)
 class _RecordedData:
@@ -157,14 +153,7 @@ class _RecordedData:
 
     fingerprint: str
     chance_nats: float
-    lines: FactLines
-    splits: Mapping[str, Any] = field(default_factory=dict)
-
-    def facts(self) -> FactLines:
-        return self.lines
-
-    def save_vocabularies(self, folder: Path) -> None:
-        raise AssertionError("data that were recorded are not recorded again")
+    facts: FactLines
 
 
 class _OwnObjective(Objective):
@@ -203,7 +192,7 @@ class _OwnObjective(Objective):
         return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}
 
 
-class _Own(Task[_OwnRunConfig, Any, nn.Module, None]):
+class _Own(Task):
     """Whatever the user's file says."""
 
     name: str = "own"
@@ -243,6 +232,11 @@ class _Own(Task[_OwnRunConfig, Any, nn.Module, None]):
     def save_codec(self, codec: None, vocabularies: Path) -> None:
         pass
 
+    def save_vocabularies(self, corpus: _OwnData, folder: Path) -> None:
+        """Write what a report needs of the data."""
+        about = {"fingerprint": corpus.fingerprint, "chance_nats": corpus.chance_nats, "facts": corpus.facts}
+        (folder / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
     def build(self, config: _OwnRunConfig, codec: None) -> nn.Module:
         data = self.open(config)
         seed_weights(config.seed)
@@ -273,9 +267,7 @@ class _Own(Task[_OwnRunConfig, Any, nn.Module, None]):
             )
         return found
 
-    def evaluate(
-        self, run: LoadedRun[_OwnRunConfig, nn.Module, None], corpus: _OwnData, split: str, search: Mapping[str, Any]
-    ) -> Evaluation:
+    def evaluate(self, run: LoadedRun, corpus: _OwnData, split: str, search: Mapping[str, Any]) -> Evaluation:
         objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
         return Evaluation(settings={}, scores=objective.validate(run.model))
 
@@ -299,7 +291,7 @@ class _Own(Task[_OwnRunConfig, Any, nn.Module, None]):
         return f"that of {Path(config.model.factory).name}"
 
     def corpus_facts(self, config: _OwnRunConfig, corpus: _OwnData | _RecordedData) -> FactLines:
-        return corpus.facts()
+        return corpus.facts
 
     def batch_words(self, config: _OwnRunConfig) -> str:
         return "one batch of the model's file"

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,18 +19,10 @@ from ..model.transformer import least_weights
 from ..placement import StackShape, registered
 from ..train import Objective
 from ..train.device import seed_weights
-from .run_config import RunConfig, with_absolute_paths
+from .run_config import with_absolute_paths
 from .words import Words
 
-_Config = TypeVar("_Config", bound=RunConfig)
-_Corpus = TypeVar("_Corpus", bound="AnyCorpus")
-_Model = TypeVar("_Model", bound=nn.Module)
-_Codec = TypeVar("_Codec")
-"""What turns text into numbers and back: vocabularies, or a tokeniser."""
 FactLines = list[tuple[str, str]]
-Say = Callable[[str], None]
-ExtraValidation = Callable[[nn.Module], dict[str, float]]
-"""Further numbers of a model."""
 
 
 class AnyCorpus(Protocol):
@@ -44,18 +36,16 @@ class AnyCorpus(Protocol):
     @property
     def splits(self) -> Mapping[str, Any]: ...
 
-    def save_vocabularies(self, folder: Path) -> None:
-        """Write what is needed to use a model without the corpus."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
-class LoadedRun(Generic[_Config, _Model, _Codec]):
+class LoadedRun:
     """A trained model with what is needed to use it."""
 
-    config: _Config
-    model: _Model
-    codec: _Codec
+    config: Any
+    """Of the task's class, as are the others."""
+    model: Any
+    codec: Any
+    """What turns text into numbers and back: vocabularies, or a tokeniser."""
     update: int
     environment: dict[str, Any]
     """What it was trained on."""
@@ -97,13 +87,16 @@ SMALLER = "make model.width, model.ffn_width, the blocks or the vocabulary small
 """What to do about a model that does not fit into memory."""
 
 
-class Task(ABC, Generic[_Config, _Corpus, _Model, _Codec]):
-    """What a model learns: how its runs are configured, built, trained, compared, diagnosed, evaluated and exported."""
+class Task(ABC):
+    """What a model learns: how its runs are configured, built, trained, compared, diagnosed, evaluated and exported.
+
+    Each has classes of its own for configuration, corpus, model and codec, which its methods are given and return.
+    """
 
     name: str
     """As `task = "…"` in a configuration says it."""
-    config: type[_Config]
-    model: type[_Model]
+    config: type[Any]
+    model: type[Any]
     model_words: str
     """What kind of model it is, with its article."""
     translates: bool = False
@@ -113,33 +106,37 @@ class Task(ABC, Generic[_Config, _Corpus, _Model, _Codec]):
     weighs_placements: bool = False
     """Whether a comparison measures what each placement takes in memory and time."""
 
-    def with_absolute_paths(self, config: _Config) -> _Config:
+    def with_absolute_paths(self, config: Any) -> Any:
         """The configuration with every path in it absolute."""
         return with_absolute_paths(config)
 
     @abstractmethod
-    def open(self, config: _Config) -> _Corpus:
+    def open(self, config: Any) -> Any:
         """Raises UserError where the corpus of the configuration cannot be opened."""
 
-    def recorded(self, config: _Config, vocabularies: Path) -> _Corpus:
+    def recorded(self, config: Any, vocabularies: Path) -> Any:
         """What a report needs of the corpus of a run that is there; `open` where the run's folder does not say it."""
         return self.open(config)
 
     @abstractmethod
-    def codec_of(self, corpus: _Corpus) -> _Codec: ...
+    def codec_of(self, corpus: Any) -> Any: ...
 
     @abstractmethod
-    def load_codec(self, vocabularies: Path) -> _Codec:
+    def load_codec(self, vocabularies: Path) -> Any:
         """Read the codec from a run's folder. Raises UserError where it is damaged."""
 
     @abstractmethod
-    def save_codec(self, codec: _Codec, vocabularies: Path) -> None: ...
+    def save_codec(self, codec: Any, vocabularies: Path) -> None: ...
+
+    def save_vocabularies(self, corpus: Any, folder: Path) -> None:
+        """Write what is needed to use a model without the corpus."""
+        self.save_codec(self.codec_of(corpus), folder)
 
     @abstractmethod
-    def build(self, config: _Config, codec: _Codec) -> _Model:
+    def build(self, config: Any, codec: Any) -> Any:
         """The model with its initial weights. Raises UserError where the configuration does not allow it."""
 
-    def drawn(self, config: _Config, *vocabularies: int) -> _Model:
+    def drawn(self, config: Any, *vocabularies: int) -> Any:
         """The model of a configuration over vocabularies of those sizes; raises as `build`."""
         seed_weights(config.seed)
         try:
@@ -150,47 +147,43 @@ class Task(ABC, Generic[_Config, _Corpus, _Model, _Codec]):
             raise UserError(str(error)) from error
 
     @abstractmethod
-    def objective(self, config: _Config, corpus: _Corpus, device: torch.device) -> Objective:
+    def objective(self, config: Any, corpus: Any, device: torch.device) -> Objective:
         """Batches and loss. Raises UserError where the corpus has no use for the task."""
 
-    def groups(self, config: _Config) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
+    def groups(self, config: Any) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
         """Parameter groups that the configuration's model has of its own."""
         return None
 
-    def notes(self, corpus: _Corpus) -> Sequence[str]:
+    def notes(self, corpus: Any) -> Sequence[str]:
         """What the user is told of the corpus at the start."""
         return ()
 
-    def extra_validation(self, config: _Config, corpus: _Corpus) -> ExtraValidation | None:
+    def extra_validation(self, config: Any, corpus: Any) -> Callable[[nn.Module], dict[str, float]] | None:
         """Further numbers for each validation, beside the losses."""
         return None
 
     @abstractmethod
-    def evaluate(
-        self, run: LoadedRun[_Config, _Model, _Codec], corpus: _Corpus, split: str, search: Mapping[str, Any]
-    ) -> Evaluation:
+    def evaluate(self, run: LoadedRun, corpus: Any, split: str, search: Mapping[str, Any]) -> Evaluation:
         """Scores of a split. search: fields of `BeamConfig`, for a task that translates. Raises UserError."""
 
-    def evaluate_text(
-        self, run: LoadedRun[_Config, _Model, _Codec], text: Path, *, layout: str, language: str
-    ) -> Evaluation:
+    def evaluate_text(self, run: LoadedRun, text: Path, *, layout: str, language: str) -> Evaluation:
         """Scores of a file of text from anywhere, read as `data.documents.text.documents_in` does. Raises UserError."""
         raise UserError(f"a text of your own is for runs of task language-model, and this is one of task {self.name}")
 
     @abstractmethod
-    def chance_nats(self, corpus: _Corpus) -> float:
+    def chance_nats(self, corpus: Any) -> float:
         """Entropy of the validation split's target tokens one by one: the loss of a model that ignores its input."""
 
     @abstractmethod
-    def shapes(self, config: _Config) -> Sequence[StackShape]:
+    def shapes(self, config: Any) -> Sequence[StackShape]:
         """Of every stack of the model, the encoder first."""
 
-    def defined(self, config: _Config) -> list[str]:
+    def defined(self, config: Any) -> list[str]:
         """The names of all placements that the model can have."""
         kinds = [shape.model for shape in self.shapes(config)]
         return [name for name, one in registered().items() if all(kind in one.models for kind in kinds)]
 
-    def described(self, config: _Config) -> str:
+    def described(self, config: Any) -> str:
         """The model in words, its placement apart."""
         model: Any = config.model
         return (
@@ -200,25 +193,25 @@ class Task(ABC, Generic[_Config, _Corpus, _Model, _Codec]):
         )
 
     @abstractmethod
-    def corpus_facts(self, config: _Config, corpus: _Corpus) -> FactLines:
+    def corpus_facts(self, config: Any, corpus: Any) -> FactLines:
         """Rows of a table that say what is trained on."""
 
     @abstractmethod
-    def batch_words(self, config: _Config) -> str:
+    def batch_words(self, config: Any) -> str:
         """How large a batch is."""
 
     @abstractmethod
-    def in_smaller_batches(self, config: _Config, tokens: int) -> _Config:
+    def in_smaller_batches(self, config: Any, tokens: int) -> Any:
         """The same with batches of at most so many tokens, or of one sequence where that has more."""
 
     @abstractmethod
-    def loss_words(self, config: _Config) -> str:
+    def loss_words(self, config: Any) -> str:
         """What is minimised, and what is shown."""
 
     @abstractmethod
-    def batches(self, config: _Config, corpus: _Corpus) -> Callable[[int], TrainingBatch]:
+    def batches(self, config: Any, corpus: Any) -> Callable[[int], TrainingBatch]:
         """The model on the micro-batch of that number of its training, from 0, on the CPU."""
 
     @abstractmethod
-    def words(self, codec: _Codec) -> Words:
+    def words(self, codec: Any) -> Words:
         """The tokens of a model as other libraries want them."""

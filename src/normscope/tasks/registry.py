@@ -72,11 +72,11 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-TASKS: dict[str, Task[Any, Any, Any, Any]] = {task.name: task for task in (TRANSLATION, MASKED_LM, LANGUAGE_MODEL, OWN)}
+TASKS: dict[str, Task] = {task.name: task for task in (TRANSLATION, MASKED_LM, LANGUAGE_MODEL, OWN)}
 _DEFAULT = TRANSLATION.name
 
 
-def task_of(config: RunConfig) -> Task[Any, Any, Any, Any]:
+def task_of(config: RunConfig) -> Task:
     """The task of a configuration."""
     return TASKS[config.task]
 

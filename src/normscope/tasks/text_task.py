@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -17,31 +17,19 @@ from ..errors import UserError
 from ..placement import StackShape
 from ..train import Objective
 from .loss import unigram_entropy_nats
-from .protocol import Evaluation, FactLines, LoadedRun, Task, _Model
+from .protocol import Evaluation, FactLines, LoadedRun, Task
 from .run_config import TextRunConfig
 
-_Config = TypeVar("_Config", bound=TextRunConfig)
-_Section = TypeVar("_Section")
 
-
-class TextObjective(Objective, Generic[_Section]):
+class TextObjective(Objective):
     """Batches of sequences of a corpus of documents, their loss, and means over any split."""
 
     epochs: EpochBatches
     """Of the training split."""
 
-    def __init__(
-        self,
-        corpus: DocumentCorpus,
-        config: _Section,
-        *,
-        sequence_length: int,
-        batch_sequences: int,
-        seed: int,
-        device: torch.device,
-    ) -> None:
-        self.corpus, self.config, self.seed, self.device = corpus, config, seed, device
-        self.sequence_length, self.batch_sequences = sequence_length, batch_sequences
+    def __init__(self, corpus: DocumentCorpus, config: Any, device: torch.device) -> None:
+        self.corpus, self.seed, self.device = corpus, config.seed, device
+        self.sequence_length, self.batch_sequences = config.data.sequence_length, config.data.batch_sequences
 
     @property
     def micro_batches_per_epoch(self) -> int:
@@ -56,17 +44,15 @@ class TextObjective(Objective, Generic[_Section]):
         """Means over a split."""
 
 
-class TextTask(Task[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Config, _Model]):
+class TextTask(Task):
     """Sequences of tokens of documents, read by one stack."""
 
     specials: ClassVar[tuple[str, ...]] = SPECIALS
     """Those that its sequences are made with."""
-    objective_of: ClassVar[type[TextObjective[Any]]]
+    objective_of: ClassVar[type[TextObjective]]
     """The class of its objective."""
-    section: ClassVar[str]
-    """Of the configuration, which the objective is given."""
 
-    def open(self, config: _Config) -> DocumentCorpus:
+    def open(self, config: TextRunConfig) -> DocumentCorpus:
         return opening.open_documents(config.data)
 
     def codec_of(self, corpus: DocumentCorpus) -> TextTokeniser:
@@ -78,7 +64,7 @@ class TextTask(Task[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Co
     def save_codec(self, codec: TextTokeniser, vocabularies: Path) -> None:
         codec.save(vocabularies / TOKENISER)
 
-    def build(self, config: _Config, codec: TextTokeniser) -> _Model:
+    def build(self, config: TextRunConfig, codec: TextTokeniser) -> Any:
         self.refuse_lacking(codec)
         return self.drawn(config, len(codec))
 
@@ -88,33 +74,20 @@ class TextTask(Task[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Co
         if lacking:
             raise UserError(f"the tokeniser has no {' and no '.join(lacking)}, which task {self.name} needs")
 
-    def objective(self, config: _Config, corpus: DocumentCorpus, device: torch.device) -> TextObjective[Any]:
-        return self.objective_of(
-            corpus,
-            getattr(config, self.section),
-            sequence_length=config.data.sequence_length,
-            batch_sequences=config.data.batch_sequences,
-            seed=config.seed,
-            device=device,
-        )
+    def objective(self, config: TextRunConfig, corpus: DocumentCorpus, device: torch.device) -> TextObjective:
+        return self.objective_of(corpus, config, device)
 
-    def evaluate(
-        self,
-        run: LoadedRun[_Config, _Model, TextTokeniser],
-        corpus: DocumentCorpus,
-        split: str,
-        search: Mapping[str, Any],
-    ) -> Evaluation:
+    def evaluate(self, run: LoadedRun, corpus: DocumentCorpus, split: str, search: Mapping[str, Any]) -> Evaluation:
         objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
         return Evaluation(settings={}, scores=objective.evaluate(run.model, split))
 
     def chance_nats(self, corpus: DocumentCorpus) -> float:
         return unigram_entropy_nats(corpus.splits["valid"].tokens)
 
-    def shapes(self, config: _Config) -> list[StackShape]:
+    def shapes(self, config: TextRunConfig) -> list[StackShape]:
         return [config.model.shape()]
 
-    def corpus_facts(self, config: _Config, corpus: DocumentCorpus) -> FactLines:
+    def corpus_facts(self, config: TextRunConfig, corpus: DocumentCorpus) -> FactLines:
         train, valid = corpus.splits["train"], corpus.splits["valid"]
         return [
             ("Corpus", Path(config.data.corpus).name),
@@ -123,9 +96,9 @@ class TextTask(Task[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Co
             ("Vocabulary", f"{len(corpus.tokeniser):,}"),
         ]
 
-    def batch_words(self, config: _Config) -> str:
+    def batch_words(self, config: TextRunConfig) -> str:
         return f"{config.data.batch_sequences} sequences of up to {config.data.sequence_length} tokens"
 
-    def in_smaller_batches(self, config: _Config, tokens: int) -> _Config:
+    def in_smaller_batches(self, config: TextRunConfig, tokens: int) -> TextRunConfig:
         fewer = min(config.data.batch_sequences, max(1, tokens // config.data.sequence_length))
         return replace(config, data=replace(config.data, batch_sequences=fewer))

@@ -22,7 +22,7 @@ from ..placement import StackShape
 from ..train import Objective
 from . import translation_samples as samples, words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
-from .protocol import Evaluation, ExtraValidation, FactLines, LoadedRun, Task, TrainingBatch
+from .protocol import Evaluation, FactLines, LoadedRun, Task, TrainingBatch
 from .run_config import RunConfig
 from .translation_samples import evaluate_split
 
@@ -116,10 +116,7 @@ class TranslationObjective(Objective):
         return {"loss_nats": loss_sum / tokens, "nll_nats": nll_sum / tokens, "nll_bits": nll_sum / tokens / LN2}
 
 
-_Run = LoadedRun[TranslationRunConfig, EncoderDecoder, Codec]
-
-
-class Translation(Task[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
+class Translation(Task):
     """Sentences of one language to sentences of another, by an encoder-decoder."""
 
     name: str = "translation"
@@ -140,7 +137,7 @@ class Translation(Task[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
     def save_codec(self, codec: Codec, vocabularies: Path) -> None:
         codec.save(vocabularies)
 
-    def build(self, config: TranslationRunConfig, codec: Codec) -> EncoderDecoder:
+    def build(self, config: TranslationRunConfig, codec: Codec) -> Any:
         return self.drawn(config, len(codec.source.vocabulary), len(codec.target.vocabulary))
 
     def objective(self, config: TranslationRunConfig, corpus: Corpus, device: torch.device) -> TranslationObjective:
@@ -148,7 +145,9 @@ class Translation(Task[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
             corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=device
         )
 
-    def extra_validation(self, config: TranslationRunConfig, corpus: Corpus) -> ExtraValidation | None:
+    def extra_validation(
+        self, config: TranslationRunConfig, corpus: Corpus
+    ) -> Callable[[nn.Module], dict[str, float]] | None:
         count, beam = config.translation.bleu_sentences, BeamConfig(beam=config.translation.bleu_beam)
 
         def bleu(model: nn.Module) -> dict[str, float]:
@@ -158,7 +157,7 @@ class Translation(Task[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
 
         return bleu if count else None
 
-    def evaluate(self, run: _Run, corpus: Corpus, split: str, search: Mapping[str, Any]) -> Evaluation:
+    def evaluate(self, run: LoadedRun, corpus: Corpus, split: str, search: Mapping[str, Any]) -> Evaluation:
         try:
             beam = BeamConfig(**search)
         except ValueError as error:

@@ -82,10 +82,6 @@ class DocumentCorpus:
     preparation: Mapping[str, Any]
     """How the corpus was made, as its maker noted it; empty in memory."""
 
-    def save_vocabularies(self, folder: Path) -> None:
-        """Write what `TextTokeniser.load` needs, so that a run can be used without the corpus."""
-        self.tokeniser.save(folder / TOKENISER)
-
     @classmethod
     def in_memory(cls, tokeniser: TextTokeniser, splits: Mapping[str, DocumentSplit]) -> Self:
         """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""

@@ -121,10 +121,6 @@ class Codec:
         if self.joint and self.source.vocabulary is not self.target.vocabulary:
             raise ValueError("joint, yet the two sides hold different vocabularies; give both the same one")
 
-    def encode_source(self, raw_lines: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Token ids of raw source lines, each ending with EOS."""
-        return self.source.encode(raw_lines)
-
     def decode_target_tokenised(self, ids: Iterable[int]) -> str:
         """The target sentence as tokenised words, the form that tokenised BLEU is counted on."""
         return self.target.vocabulary.decode(ids)

@@ -108,10 +108,6 @@ class Corpus:
     def target(self) -> CodecSide:
         return self.codec.target
 
-    def save_vocabularies(self, folder: Path) -> None:
-        """Write what `Codec.load(folder)` needs, so that a run can translate without the corpus."""
-        self.codec.save(folder)
-
     @classmethod
     def in_memory(cls, codec: Codec, splits: Mapping[str, Split]) -> Self:
         """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""
