@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 72_414,
-    "lines of normscope": 58_707,
-    "files": 416,
-    "import lines, %": 6.29,
-    "public nouns": 584,
+    "lines": 71_873,
+    "lines of normscope": 58_166,
+    "files": 414,
+    "import lines, %": 6.28,
+    "public nouns": 581,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -18,7 +18,7 @@ def run_cells(
     evaluate: Callable[[Any], list[list[str]]] | None = None,
     stop_when: StopRule | None = None,
     **options: object,
-) -> list[CellState[Any]]:
+) -> list[CellState]:
     """As `normscope.compare.pool.run_cells`, one cell after the other."""
     states = [CellState(cell) for cell in cells]
     for state in states:

@@ -82,13 +82,13 @@ class Clock:
         return self.seconds
 
 
-def two_states(folder: Path, clock: Clock) -> list[CellState[Any]]:
+def two_states(folder: Path, clock: Clock) -> list[CellState]:
     """Two runs of 60 updates."""
     grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=2)
     return [CellState(cell, 60, clock=clock) for cell in grid.cells(tiny(), folder)]
 
 
-def log(state: CellState[Any], *updates: int, validated: bool = False) -> None:
+def log(state: CellState, *updates: int, validated: bool = False) -> None:
     """Let the run log updates, and the pool look at it."""
     state.cell.folder.path.mkdir(parents=True, exist_ok=True)
     with state.cell.folder.metrics_file.open("a") as file:

@@ -83,7 +83,6 @@ def says(folder: Path, *words: object) -> None:
 def test_a_received_run(received: Path, tmp_path: Path) -> None:
     run = received / "run"
     says(received, "report", run, "--out", tmp_path)
-    says(received, "watch", run, "--once")
     says(received, "doctor", run)
     says(received, "doctor", "--log", run)
     says(received, "evaluate", run)
@@ -101,24 +100,21 @@ def test_a_received_run_of_a_model_of_somebody_s(tmp_path: Path) -> None:
     code, _, err = finish(forked.start("train", f"{file}:build", "--run", str(run), "--set", "train.duration=1"))
     assert code == 0, err
     lay(tmp_path)
-    for words in (("report", run, "--out", tmp_path / "report"), ("watch", run, "--once"), ("doctor", run)):
+    for words in (("report", run, "--out", tmp_path / "report"), ("doctor", run)):
         says(tmp_path, *words)
     for words in (("evaluate", run), ("export", run, tmp_path / "export"), ("train", run / "config.toml", "--dry-run")):
         says(tmp_path, *words)
     says(tmp_path, "evaluate", run, "--trust")  # which runs what it was, and this it was not
 
 
-def test_a_received_comparison_and_the_folder_of_a_search(received: Path, tmp_path: Path) -> None:
+def test_a_received_comparison(received: Path, tmp_path: Path) -> None:
     folder = lay(tmp_path / "out", "state.pkl")
     (folder / "runs").mkdir()
     (received / "run").rename(folder / "runs/one")
     try:
         (folder / "cells").mkdir()
         (folder / "cells/one.toml").write_bytes((folder / "runs/one/config.toml").read_bytes())
-        (folder / "journals").mkdir()
-        (folder / "journals/evil-ln.jsonl").write_bytes(pickle.dumps(Tripwire(folder / "ran")))
         says(folder, "report", folder)
-        says(folder, "watch", folder, "--once", "--html")
         assert "evil-ln" in (folder / "report.html").read_text()
     finally:
         (folder / "runs/one").rename(received / "run")
@@ -156,7 +152,7 @@ def kinds() -> Iterator[tuple[str, dict[str, object], tuple[str, ...], tuple[tup
             ("compare", "my.toml", "--dry-run", "--out", "made"),
         ),
     )
-    yield "study", {}, ("results.json", "pieces.json"), (("watch", ".", "--once"), ("report", "."))
+    yield "study", {}, ("results.json", "pieces.json"), (("report", "."),)
     cell = {"cell_type": "code", "source": "open('ran', 'w')", "metadata": {}, "outputs": []}
     yield "notebook", {"a__ipynb": {"cells": [cell], "nbformat": 4}}, (), (("doctor", "a.ipynb"), ("report", "a.ipynb"))
 

@@ -58,10 +58,10 @@ def pool(
     trained: Callable[[Cell], int] = lambda cell: int(cell.config.train.duration),
     stopped: bool = False,
     message: str = "",
-) -> Callable[..., list[CellState[Cell]]]:
+) -> Callable[..., list[CellState]]:
     """Stands in for the pool: its runs come as far as `trained` says, and then a signal may stop it."""
 
-    def run_cells(cells: Iterable[Cell], *, watch: Any, updates_of: Any, **options: object) -> list[CellState[Cell]]:
+    def run_cells(cells: Iterable[Cell], *, watch: Any, updates_of: Any, **options: object) -> list[CellState]:
         states = [CellState(cell, updates_of(cell)) for cell in cells]
         for state in states:
             state.read_new_events()
@@ -199,7 +199,7 @@ def test_a_failure_is_remembered_until_the_run_has_gone_on(
 ) -> None:
     out = tmp_path / "out"
 
-    def fails(cells: list[Cell], *, watch: Any, **options: object) -> list[CellState[Cell]]:
+    def fails(cells: list[Cell], *, watch: Any, **options: object) -> list[CellState]:
         return [CellState(cell, 4, status="failed", message="no room") for cell in cells]
 
     done = run("post-ln", runs=fails)

@@ -50,7 +50,7 @@ FINISH = f"import sys; open(sys.argv[2], 'w').write('{json.dumps({'event': 'fini
 ENDLESS = "import time; time.sleep(600)"
 
 
-def quietly(states: list[CellState[Cell]]) -> None:
+def quietly(states: list[CellState]) -> None:
     """A watch that shows nothing."""
 
 
@@ -60,7 +60,7 @@ def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> 
     lock = alone(held.folder.path, "run")
     lock.__enter__()
 
-    def watch(states: list[CellState[Cell]]) -> None:
+    def watch(states: list[CellState]) -> None:
         seen.append([state.status for state in states])
         if seen[-1] == ["waiting for another process", "finished"]:
             lock.__exit__(None, None, None)
@@ -101,9 +101,9 @@ def test_a_process_that_cannot_be_started_is_a_failed_run(cells: Cells, monkeypa
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signals, code: int) -> None:
-    last: list[CellState[Cell]] = []
+    last: list[CellState] = []
 
-    def watch(states: list[CellState[Cell]]) -> None:
+    def watch(states: list[CellState]) -> None:
         last[:] = states
         if all(state.status == "running" for state in states):
             os.kill(os.getpid(), number)
@@ -118,7 +118,7 @@ def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signa
 def test_a_look_that_a_signal_interrupts_is_that_signal_and_no_failing_disk(cells: Cells, asked: bool) -> None:
     """As a disk over FUSE may answer, and Python's `stat` does not ask again."""
 
-    def watch(states: list[CellState[Cell]]) -> None:
+    def watch(states: list[CellState]) -> None:
         if states[0].status == "running":
             if asked:
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -187,7 +187,7 @@ def test_a_halted_run_is_named_and_ends_with_the_others(cells: Cells) -> None:
     made = cells(HALTED)
     seen: list[tuple[str, str]] = []
 
-    def look(states: list[CellState[Cell]]) -> None:
+    def look(states: list[CellState]) -> None:
         """Let it go on, halt it again, and ask the command to end."""
         (state,) = states
         if not seen or seen[-1][0] != state.status:

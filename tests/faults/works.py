@@ -104,7 +104,7 @@ WORKS = {
         _work("compare", "compare", "--out", "work/out", *_GRID, *options(*_RUNS), resumes=True),
         _work("evaluate", "evaluate", "desk/run", "--save", "work/scores", "--output", "work/lines", *_MODEL),
         _work("translate", "translate", "desk/run", *_MODEL, stdin="desk/few.txt", stdout="work/lines"),
-        _work("watch", "watch", "desk/run", "--once", "--html", "--out", "work/report"),
+        _work("report", "report", "desk/run", "--out", "work/report"),
         _work("export", "export", "desk/pre", "work/exported"),
         _work("import", "import", "desk/bert", "work/run"),
         _work("study", "study", "lemmas", "--scale", "smoke", "--out", "work/study", *_sets(_LEMMAS), resumes=True),

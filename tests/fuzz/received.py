@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 from fuzz.mutations import of_bytes, of_json, of_toml
 from fuzz.texts import lines
-from normscope.cli.watch import said_of_all, troubles
-from normscope.compare.compare import report
+from normscope.cli.display import whole
+from normscope.compare.compare import opened, report
 from normscope.compare.grid import Grid, write_configs
 from normscope.compare.manifest import Manifest, _AboutCorpus, write_manifest
-from normscope.compare.watching import RunsWatch
+from normscope.compare.state import CellState
 from normscope.data.sources import arrow_files, texts_in
 from normscope.errors import UserError
 from normscope.history.explain import explain, page
@@ -80,10 +80,11 @@ def change_sealed_toml(data: bytes, draw: random.Random) -> bytes:
 
 
 def read_received(folder: Path, changed: Path) -> Any:
-    """What `normscope watch --once` and `normscope report` do."""
-    states = RunsWatch(folder).look()
-    said = [*troubles(states), said_of_all(states)]
-    return said, report([folder], folder / "out")[0].title
+    """What `normscope compare` does to know how far its runs are, and what `normscope report` does."""
+    states = [CellState(cell) for cell in opened(folder)[0]]
+    for state in states:
+        state.read_new_events()
+    return whole(states), report([folder], folder / "out")[0].title
 
 
 def make_placements(folder: Path) -> None:

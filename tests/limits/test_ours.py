@@ -35,7 +35,6 @@ COMMANDS = {
     "export": "export desk/pre OUT",
     "import": "import desk/bert OUT",
     "report": "report desk/run --out OUT",
-    "watch": "watch desk/run --once --html --out OUT",
     "doctor": "doctor desk/run --no-advice --html OUT/page.html --json OUT/page.json",
     "evaluate": "evaluate desk/run --save OUT/scores --output OUT/lines --device cpu --beam 1",
     "predict": "predict post-ln --blocks 2 --plot OUT/plot.svg",

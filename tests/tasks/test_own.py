@@ -180,7 +180,7 @@ def test_a_report_runs_no_code_of_the_user_s(whole: tuple[str, Path], tmp_path: 
     before = file.read_text()
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     try:
-        for words in (("report", run, "--out", tmp_path / "report"), ("watch", run, "--once"), ("doctor", run)):
+        for words in (("report", run, "--out", tmp_path / "report"), ("doctor", run)):
             code, out, err = finish(forked.start(*map(str, words)))
             assert "Traceback" not in err + out
             assert code == (2 if words[0] == "doctor" else 0), err

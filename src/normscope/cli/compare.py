@@ -1,4 +1,4 @@
-"""`normscope compare` and `demo` train grids of runs and write their report."""
+"""`normscope compare` and `demo` train grids of runs and write their report, which `report` does at any time."""
 
 import shlex
 import sys
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import UserError
+from ..settings.files import is_run
 from .console import note, stderr, tell
-from .display import GridDisplay, end_of
+from .display import GridDisplay, end_of, print_summary
 from .options import described_by
 from .shared import (
     COMPARE,
@@ -120,6 +122,33 @@ def demo(
 
     asked = AskedComparison(base=demo_config(), grid=DEMO_GRID, folder=out, title=DEMO_TITLE)
     _compare(asked, processes, stop_when)
+
+
+@described_by()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...")],
+    out: Path | None = None,
+    title: str | None = None,
+) -> None:
+    """Write the report of a comparison, a demo or a run at any time, also while it is running.
+
+    Runs of several folders make one report where they have the same model and data.
+
+    For example:
+
+    \b
+      normscope report runs/compare-my
+
+    folders: Folders of comparisons, or of runs. out: Folder for the report. By default the comparison's own; report/ in
+    a run's. title: Title of the report. By default the comparison's.
+    """
+    from ..compare.compare import report as write_report
+
+    if len(folders) > 1 and out is None:
+        raise UserError("several folders make one report: say with --out where to write it")
+    first = folders[0]
+    page, file = write_report(folders, out or (first / "report" if is_run(first) else first), title=title)
+    print_summary(page, file)
 
 
 def _compare(asked: "AskedComparison", processes: int, stop_when: str | None) -> None:

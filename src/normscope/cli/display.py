@@ -3,9 +3,9 @@
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import typer
 
@@ -29,7 +29,7 @@ _LOOKED_FOR = (
     "waiting for another process", "waiting", "finished",
 )  # fmt: skip
 """States of runs, those first that a reader looks for where not all rows fit."""
-_OTHER_LINES = 6
+_OTHER_LINES = 7
 """Of a terminal: the table's head, what is said below it, and a line to spare."""
 
 
@@ -54,9 +54,9 @@ class GridDisplay:
         if self.live is not None:
             self.live.stop()
 
-    def __call__(self, states: Sequence["CellState[Any]"]) -> None:
+    def __call__(self, states: Sequence["CellState"]) -> None:
         if self.live is not None:
-            self.live.update(screen(states, self.console, whole(states)), refresh=True)
+            self.live.update(screen(states, self.console), refresh=True)
             return
         for state in states:
             seen = (state.status, state.nll_update)
@@ -68,7 +68,7 @@ class GridDisplay:
             note(whole(states), self.console)
 
 
-def in_words(state: "CellState[Any]") -> str:
+def in_words(state: "CellState") -> str:
     """What a run is doing, in a line."""
     parts = [state.status, f"update {_out_of(state.update, state.total_updates)}"]
     if state.nll_nats is not None:
@@ -78,7 +78,7 @@ def in_words(state: "CellState[Any]") -> str:
     return ", ".join([*parts, state.message] if state.status == "halted" else parts)
 
 
-def whole(states: Sequence["CellState[Any]"]) -> str:
+def whole(states: Sequence["CellState"]) -> str:
     """How far all runs together are, in a line."""
     from ..compare.state import outlook
 
@@ -92,26 +92,21 @@ def whole(states: Sequence["CellState[Any]"]) -> str:
     return ", ".join(parts)
 
 
-def tally(states: Iterable["CellState[Any]"]) -> str:
-    """How many runs are in each state: "1 running, 2 waiting"."""
-    found = Counter(state.status for state in states)
-    return ", ".join(f"{found[status]} {status}" for status in _LOOKED_FOR if found[status])
-
-
-def screen(states: Sequence["CellState[Any]"], console: "Console", *below: "RenderableType") -> "RenderableType":
-    """The table with lines below it: all rows where they fit the terminal, else those that a reader looks for."""
+def screen(states: Sequence["CellState"], console: "Console") -> "RenderableType":
+    """The table and how far all are: all rows where they fit the terminal, else those that a reader looks for."""
     from rich.console import Group
 
-    room = max(1, console.size.height - _OTHER_LINES - len(below))
+    room = max(1, console.size.height - _OTHER_LINES)
     if len(states) <= room:
-        return Group(table(states, console), *below)
+        return Group(table(states, console), whole(states))
     by_state = sorted(range(len(states)), key=lambda i: (_LOOKED_FOR.index(states[i].status), i))
     shown = [states[i] for i in sorted(by_state[:room])]
-    rest = tally(states[i] for i in by_state[room:])
-    return Group(table(shown, console), f"and {len(states) - room} more: {rest}", *below)
+    counts = Counter(states[i].status for i in by_state[room:])
+    rest = ", ".join(f"{counts[status]} {status}" for status in _LOOKED_FOR if counts[status])
+    return Group(table(shown, console), f"and {len(states) - room} more: {rest}", whole(states))
 
 
-def table(states: Sequence["CellState[Any]"], console: "Console") -> "Table":
+def table(states: Sequence["CellState"], console: "Console") -> "Table":
     """A row for each run, with the course of its loss where the console has room for it."""
     bare = _table(states, 0, ascii_only=False)
     room = console.size.width - console.measure(bare).maximum - 2
@@ -121,13 +116,12 @@ def table(states: Sequence["CellState[Any]"], console: "Console") -> "Table":
     return _table(states, letters, ascii_only=console.options.ascii_only)
 
 
-def _table(states: Sequence["CellState[Any]"], letters: int, *, ascii_only: bool) -> "Table":
+def _table(states: Sequence["CellState"], letters: int, *, ascii_only: bool) -> "Table":
     from rich.table import Table
 
     every = [state.cell.columns() for state in states]
     # What all have in common tells none from another, and a terminal of 80 columns has no room for it.
-    known = [name for name in every[0] if any(columns[name] for columns in every)]
-    differing = [name for i, name in enumerate(known) if i == 0 or len({columns[name] for columns in every}) > 1]
+    differing = [name for i, name in enumerate(every[0]) if i == 0 or len({columns[name] for columns in every}) > 1]
     course = ["loss"] if letters else []
     made = Table(*differing, "state", "update", "updates/s", "left", "validation (nats)", *course, box=None)
     for state, columns in zip(states, every, strict=True):

@@ -215,7 +215,7 @@ def as_asked(make: Callable[..., Any], *given: Any, **values: Any) -> Any:
 VERBS = {
     "Begin here": ("demo",),
     "Look at placements and models": ("placements", "choose", "predict", "doctor"),
-    "Train and compare": ("data", "train", "compare", "watch", "report"),
+    "Train and compare": ("data", "train", "compare", "report"),
     "Use what was trained": ("evaluate", "translate", "generate"),
     "To and from other libraries, and other placements": ("export", "import", "transplant"),
     "Measure what the paper claims": ("study",),

@@ -3,20 +3,15 @@
 One command holds a folder at a time. `prepare` writes down what a comparison would train and starts nothing.
 """
 
-import math
 import shlex
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import UserError, option
-from ..files import disk_errors, make_folders, write_over
-from ..limits.ours import refuse_other
+from ..files import disk_errors
 from ..report.comparison.contents import ComparisonPage
-from ..report.comparison.page import render
 from ..runs.config import load_run_config
-from ..settings.files import is_run
 from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_of
@@ -31,11 +26,10 @@ from .manifest import (
     cell_of,
     former_manifest,
     named_cells,
-    read_manifest,
     refuse_unlike,
     write_manifest,
 )
-from .page import compare, read, refuse_other_report
+from .page import compare, refuse_other_report
 from .pool import Commands, PoolOptions, at_once, train_all, train_command
 from .state import CellState
 
@@ -173,65 +167,3 @@ def opened(folder: Path) -> tuple[list[Cell], Manifest]:
     if manifest is None or not cells:
         raise UserError(f"{folder} holds no comparison and is no run; give the --out of a comparison, or a run folder")
     return cells, manifest
-
-
-_EVERY_SECONDS = 3.0
-_REST = 10.0
-"""Times as long as writing the page has taken, before it is written again: the runs need the cores more."""
-
-
-@dataclass(slots=True)
-class LivePage:
-    """The report of a comparison's folder or a run's, in one file; nothing else is written.
-
-    Raises UserError where there is no comparison, its corpus cannot be opened, or `file` is another's.
-    """
-
-    folder: Path
-    file: Path
-    clock: Callable[[], float] = time.monotonic
-    _begun: tuple[list[Cell], Manifest] = field(init=False)
-    _shows: int = -1
-    """Which of the changes to the runs the page shows."""
-    _written_at: float = -math.inf
-    _rest_seconds: float = _EVERY_SECONDS
-
-    def __post_init__(self) -> None:
-        refuse_other(self.file)
-        self._begun = opened(self.folder)
-
-    def write_if_due(self, changes: int) -> bool:
-        """Write the page where something has changed since, and the last time is not too near; whether it was.
-
-        changes: how many there have been.
-        """
-        if changes == self._shows or self.clock() - self._written_at < self._rest_seconds:
-            return False
-        # A reader need not look more often than it is written.
-        self._write(math.ceil(self._rest_seconds))
-        self._shows = changes
-        return True
-
-    def write_last(self) -> None:
-        """Write the page as it stays: a browser does not load it again."""
-        self._write(0)
-
-    def _write(self, reload_seconds: int) -> None:
-        begun = self.clock()
-        text = render(read(*self._now()), reload_seconds=reload_seconds)
-        with disk_errors(f"writing {self.file}"):
-            make_folders(self.file.parent)
-            write_over(self.file, text)
-        self._written_at = self.clock()
-        self._rest_seconds = max(_EVERY_SECONDS, _REST * (self._written_at - begun))
-
-    def _now(self) -> tuple[list[Cell], Manifest]:
-        """The comparison may have grown; its corpus is not opened again."""
-        cells, manifest = self._begun
-        if is_run(self.folder):
-            return cells, manifest
-        grown = read_manifest(self.folder)
-        if grown is None:
-            names = sorted(file.stem for file in (self.folder / "cells").glob("*.toml"))
-            grown = replace(manifest, cells=tuple(names))
-        return named_cells(self.folder, grown.cells) or cells, grown

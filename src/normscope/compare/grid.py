@@ -23,7 +23,6 @@ from ..settings.tables import to_toml
 from ..tasks.run_config import RunConfig
 from ..tasks.translation import TranslationRunConfig
 from ..train import RunFolder, TrainConfig
-from .state import BesideRuns
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,8 +45,8 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell(BesideRuns):
-    """One run of the grid."""
+class Cell:
+    """One run of the grid; its configuration and its output lie in folders beside that of all runs, under its name."""
 
     arm: Arm
     seed: int
@@ -57,6 +56,20 @@ class Cell(BesideRuns):
     @property
     def name(self) -> str:
         return f"{self.arm.name}_seed-{self.seed}"
+
+    @property
+    def config_file(self) -> Path:
+        return self._beside("cells", ".toml")
+
+    @property
+    def log_file(self) -> Path:
+        return self._beside("logs", ".txt")
+
+    def _beside(self, folder: str, ending: str) -> Path:
+        run = self.folder.path
+        # A run may be named by one relative word, which has no folder above it.
+        above = (run if len(run.parents) > 1 else run.absolute()).parents[1]
+        return above / folder / f"{run.name}{ending}"
 
     def evaluation_file(self, split: str) -> Path:
         return self.folder.path / f"evaluation-{split}.json"

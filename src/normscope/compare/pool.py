@@ -38,7 +38,7 @@ class PoolOptions:
     """Runs at a time, 0 for cores / threads of a run."""
     stop_when: StopRule | None = None
     """Ends runs early."""
-    watch: Callable[[list[CellState[Cell]]], None] = lambda states: None
+    watch: Callable[[list[CellState]], None] = lambda states: None
     say: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class PoolOptions:
 class _Work:
     """What is to be done for a cell."""
 
-    state: CellState[Cell]
+    state: CellState
     commands: list[list[str]]
     words: list[str] = field(default_factory=list)
     """Of the command that runs."""
@@ -114,8 +114,8 @@ def run_cells(
     evaluate: Commands | None = None,
     updates_of: Callable[[Cell], int | None] = stated_updates,
     stop_when: StopRule | None = None,
-    watch: Callable[[list[CellState[Cell]]], None],
-) -> list[CellState[Cell]]:
+    watch: Callable[[list[CellState]], None],
+) -> list[CellState]:
     """Train every cell that is not over, `at_once` at a time. A cell that another process trains is waited for.
 
     evaluate: commands to run after a cell's training, as words after the Python interpreter. updates_of: the updates
@@ -165,7 +165,7 @@ def _unless_asked_to(stop: StopRequest) -> Iterator[None]:
             raise
 
 
-def _work(state: CellState[Cell], evaluate: Commands | None, stop_when: StopRule | None) -> _Work:
+def _work(state: CellState, evaluate: Commands | None, stop_when: StopRule | None) -> _Work:
     commands = [] if state.over else [train_command(state.cell, stop_when)]
     if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
@@ -251,11 +251,11 @@ def _last_line(cell: Cell) -> str:
 
 def train_all(
     cells: list[Cell], updates: int, options: PoolOptions, evaluate: Commands | None = None
-) -> tuple[list[CellState[Cell]], Interrupted | None]:
+) -> tuple[list[CellState], Interrupted | None]:
     """What became of cells that take so many updates each, and the signal that ended it all early."""
-    seen: list[CellState[Cell]] = []
+    seen: list[CellState] = []
 
-    def look(states: list[CellState[Cell]]) -> None:
+    def look(states: list[CellState]) -> None:
         seen[:] = states
         options.watch(states)
 

@@ -5,11 +5,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from ..train import RunFolder, StopRule
+from ..train import StopRule
 from ..train.config import DECIDED
+from .grid import Cell
 
 _MOST = 64
 """Stretches that are kept; of a longer run each is twice as long."""
@@ -53,39 +53,11 @@ def _mean(part: Sequence[tuple[float, int]]) -> float:
     return sum(total for total, _ in part) / sum(count for _, count in part)
 
 
-class BesideRuns:
-    """Where a cell's configuration and its output lie: in folders beside that of all runs, under the run's name."""
-
-    __slots__ = ()
-    folder: RunFolder
-
-    @property
-    def config_file(self) -> Path:
-        return self._beside("cells", ".toml")
-
-    @property
-    def log_file(self) -> Path:
-        return self._beside("logs", ".txt")
-
-    @property
-    def beside(self) -> Path:
-        """The folder that has that of all runs."""
-        run = self.folder.path
-        # A run may be named by one relative word, which has no folder above it.
-        return (run if len(run.parents) > 1 else run.absolute()).parents[1]
-
-    def _beside(self, folder: str, ending: str) -> Path:
-        return self.beside / folder / f"{self.folder.path.name}{ending}"
-
-
-_Cell = TypeVar("_Cell", bound=BesideRuns)
-
-
 @dataclass(slots=True)
-class CellState(Generic[_Cell]):
+class CellState:
     """What is known of a cell while the pool runs."""
 
-    cell: _Cell
+    cell: Cell
     updates: int | None = None
     """How many the whole run has, where its configuration says so."""
     status: str = "waiting"
@@ -225,7 +197,7 @@ class _Outlook:
     seconds_left: float | None
 
 
-def outlook(states: Sequence[CellState[Any]]) -> _Outlook:
+def outlook(states: Sequence[CellState]) -> _Outlook:
     """How far all runs together are, and how long they take from here at the rate of those that train."""
     open_states = [state for state in states if not state.over]
     rates = [rate for state in states if state.status == "running" and (rate := state.updates_per_second)]

@@ -50,7 +50,7 @@ def style_sheet(*more: str) -> str:
 VENDOR = Path(__file__).parent / "vendor" / "uplot"
 _PARTS = (
     "numbers", "data", "state", "smooth", "paths", "chart", "pointer", "legend", "figure", "controls", "export",
-    "tables", "reload", "main",
+    "tables", "main",
 )  # fmt: skip
 """Files of `js/` in the order in which they stand in the page."""
 

@@ -284,7 +284,7 @@ def train_all(cells: Sequence[Cell], stage: str, pieces: Pieces) -> None:
     """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one on a device."""
     total = sum(int(cell.config.train.duration) for cell in cells)
 
-    def watch(states: Iterable[CellState[Any]]) -> None:
+    def watch(states: Iterable[CellState]) -> None:
         # A run that ended early takes no more updates.
         done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
         pieces.watch(f"updates of {stage}", done, total)

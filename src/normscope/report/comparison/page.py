@@ -34,13 +34,10 @@ _ENDINGS = {
 }
 
 
-def render(comparison: ComparisonPage, *, reload_seconds: int = 0) -> str:
-    """Return the page as text; the same comparison gives the same bytes.
-
-    reload_seconds: after which a browser loads the page again, for one that is written while runs train; 0 for never.
-    """
+def render(comparison: ComparisonPage) -> str:
+    """Return the page as text; the same comparison gives the same bytes."""
     explored = explorer(comparison)
-    return _page(comparison, explored, pictures(comparison, explored), reload_seconds)
+    return _page(comparison, explored, pictures(comparison, explored))
 
 
 def write(comparison: ComparisonPage, folder: Path) -> Path:
@@ -60,9 +57,7 @@ def write(comparison: ComparisonPage, folder: Path) -> Path:
     return page
 
 
-def _page(
-    comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]], drawn: dict[str, str], reload_seconds: int = 0
-) -> str:
+def _page(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]], drawn: dict[str, str]) -> str:
     jinja = environment()
     seeds = [seed for row in comparison.configurations for seed in row.seeds]
     jinja.filters |= {
@@ -75,7 +70,6 @@ def _page(
     }
     return jinja.get_template("comparison.html.j2").render(
         c=comparison,
-        reload_seconds=reload_seconds,
         pictures={name: inlined(svg, f"p{number}") for number, (name, svg) in enumerate(drawn.items(), 1)},
         scripted=scripted(explored),
         runs=tally(comparison.configurations),

@@ -62,7 +62,6 @@ function knobs() {
     lit.textContent = state.lit ? `Put out ${nameOfLit()}` : "";
   });
   parts.push(lit, make("button", { type: "button", id: "explore-reset", onclick: reset }, "Reset"));
-  if (RELOAD_SECONDS) parts.push(pause());
   return make("div", { class: "knobs" }, ...parts);
 }
 

@@ -14,7 +14,6 @@ function start() {
   makeSortable();
   refresh();
   watchViews();
-  reloadWhileRunning();
   addEventListener("hashchange", () => {
     state = read(location.hash.slice(1));
     refresh();

@@ -10,7 +10,6 @@ const first = () => ({
   lit: null, // { arm, seed }: seed is a row of its lines, or null
   frames: new Map(), // chart -> position of its slider
   sort: null, // { table, column, down }
-  still: false, // of a page that is written while runs train: not to be loaded again
 });
 
 let state = first();
@@ -28,7 +27,6 @@ function written() {
   if (state.lit) said.set("lit", [state.lit.arm, state.lit.seed ?? ""].join("_"));
   for (const [chart, frame] of state.frames) if (frame) said.append("frame", `${chart}_${frame}`);
   if (state.sort) said.set("sort", [state.sort.table, state.sort.column, state.sort.down ? "down" : "up"].join("_"));
-  if (state.still) said.set("still", "1");
   return said.toString();
 }
 
@@ -55,7 +53,6 @@ function read(text) {
   }
   const [table, column, way] = (said.get("sort") ?? "").split("_");
   if (whole(table, 1e3) && whole(column, 1e3)) found.sort = { table: Number(table), column: Number(column), down: way === "down" };
-  found.still = said.get("still") === "1";
   return found;
 }
 
