@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.history.episodes import EpisodeKind, episodes, levels, logarithms
-from normscope.history.explain import EVERYWHERE, NOT_RECORDED, OUTPUT, UNKNOWN, WIDTH, episode_head, explain, page
+from normscope.history.episodes import UNKNOWN, EpisodeKind, episodes, levels, logarithms
+from normscope.history.explain import EVERYWHERE, NOT_RECORDED, OUTPUT, WIDTH, episode_head, explain, page
 from normscope.history.record import History, LoggedSeries, TrainingRecipe
 from normscope.history.section import section, thinned
 

@@ -112,56 +112,40 @@ class EpisodeKind(StrEnum):
     """It rose and did not come back."""
     PLATEAU = "plateau"
     """It stopped falling where it should not."""
+    SIGN = "sign"
+    """Something stands beside the loss that is not as it was meant."""
+    NOTE = "note"
+    """The same where nothing suffers by it, as far as the log goes."""
+
+
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One departure of the loss from its course. Losses in nats."""
+    """One departure of the loss from its course, or what is told beside the loss. Losses in nats."""
 
     kind: EpisodeKind
     onset: int
     """The first update at which the loss stands out, or from which it does not fall."""
-    end: int | None
-    """The first update at which it was back; None where it never was."""
-    loss_before: float
-    """NaN where it had not been finite before."""
-    loss_worst: float
-    """The highest; inf where the loss was not finite. Of a plateau its median."""
-    needs_cause: bool = False
-    """Of a plateau that nothing but its level speaks for: a model that was trained before may stand still as well."""
-
-
-SIGN, NOTE = "sign", "note"
-"""Kinds of what is told beside the loss; a note is harmless."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeReport:
-    """One episode, as values that a terminal, a page or a JSON file can show."""
-
-    kind: str
-    """spike, rise or plateau; sign, or a note where it is harmless, of what stands beside the loss."""
-    onset: int
     end: int | None = None
-    loss_before: float | None = None
-    """None where it had not been finite before."""
-    loss_worst: float | None = None
-    """None where it was not finite."""
-    cause: str
-    """The id of a known pattern, or "unknown"."""
-    title: str
+    """The first update at which it was back; None where it never was."""
+    loss_before: float = math.nan
+    """NaN where it had not been finite before."""
+    loss_worst: float = math.nan
+    """The highest; inf where the loss was not finite. Of a plateau its median."""
+    cause: str = UNKNOWN
+    """The id of a known pattern or sign."""
+    title: str = "none of the known patterns is borne out"
     place: str = ""
     """The sub-layer that left its course first, the output layer, or why none is named."""
-    evidence: tuple[str, ...]
+    evidence: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """What would have to be recorded to decide; of a cause that is known, nothing."""
-    attempt: str
+    attempt: str = ""
     """What to try."""
-
-    @property
-    def harmless(self) -> bool:
-        """Whether nothing suffers by it, as far as the log goes."""
-        return self.kind == NOTE
+    needs_cause: bool = False
+    """Of a plateau that nothing but its level speaks for: a model that was trained before may stand still as well."""
 
 
 def episodes(history: History) -> list[Episode]:
@@ -242,13 +226,8 @@ def _joined(found: Sequence[Episode], loss: LoggedSeries) -> list[Episode]:
     for one in found:
         last = joined[-1] if joined else None
         if last is not None and last.end is not None and one.onset - last.end < LEAST * loss.spacing:
-            joined[-1] = Episode(
-                kind=one.kind,
-                onset=last.onset,
-                end=one.end,
-                loss_before=last.loss_before,
-                loss_worst=max(last.loss_worst, one.loss_worst),
-            )
+            worst = max(last.loss_worst, one.loss_worst)
+            joined[-1] = replace(one, onset=last.onset, loss_before=last.loss_before, loss_worst=worst)
         else:
             joined.append(one)
     return joined
@@ -275,7 +254,6 @@ def _plateau(history: History) -> Episode | None:
     found = Episode(
         kind=EpisodeKind.PLATEAU,
         onset=loss.updates[first],
-        end=None,
         loss_before=loss.values[0],
         loss_worst=math.exp(final),
     )
@@ -287,9 +265,8 @@ def _plateau(history: History) -> Episode | None:
 def _is_stuck(history: History, found: Episode) -> bool:
     """Whether a training should not end on a plateau: at the level of frequencies alone, or with tokens all alike."""
     limit = frequencies_nats(history.recipe)
-    if limit is not None and found.loss_worst >= limit:
-        return True
-    return max_similarity(history, history.last_update) >= ALIKE
+    at_frequencies = limit is not None and found.loss_worst >= limit
+    return at_frequencies or max_similarity(history, history.last_update) >= ALIKE
 
 
 def frequencies_nats(recipe: TrainingRecipe) -> float | None:

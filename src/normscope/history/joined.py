@@ -5,13 +5,13 @@ from textwrap import wrap
 
 from ..doctor.result import Record, Severity
 from ..report.words import counted, joined, learning_rate, significant, surer_rate
-from .episodes import SIGN, EpisodeKind, EpisodeReport
+from .episodes import Episode, EpisodeKind
 from .explain import EVERYWHERE, Explanation, episode_head, hanging
 from .record import History
 
 UNTUNED_WARMUP = 2_000
 """2 / (1 - β2) updates with Adam's usual β2 of 0.999: the untuned warm-up of Ma and Yarats 2019 (arXiv:1910.04209)."""
-_LASTING = (EpisodeKind.RISE.value, EpisodeKind.PLATEAU.value)
+_LASTING = (EpisodeKind.RISE, EpisodeKind.PLATEAU)
 _RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
 _USUAL = "what models like it are trained with"
@@ -19,7 +19,7 @@ _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
 """By what a rate is divided where no best one is foreseen, and where it is not above the one that is."""
 
 
-def lasting(explanation: Explanation) -> EpisodeReport | None:
+def lasting(explanation: Explanation) -> Episode | None:
     """The first rise or plateau; None of a training whose spikes all came back."""
     return next((one for one in explanation.episodes if one.kind in _LASTING), None)
 
@@ -39,7 +39,7 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     Signs beside the loss are what is to be done where nothing of it lasts, and stand last where something does.
     """
     episode = lasting(explanation)
-    seen = [one for one in explanation.episodes if one.kind == SIGN]
+    seen = [one for one in explanation.episodes if one.kind is EpisodeKind.SIGN]
     if episode is None:
         return _of_signs(diagnosis, seen, explanation.history) if seen else []
     peak, own = peak_of(explanation.history)
@@ -56,7 +56,7 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     ]
 
 
-def _of_signs(diagnosis: Record, seen: Sequence[EpisodeReport], history: History) -> list[tuple[str, str]]:
+def _of_signs(diagnosis: Record, seen: Sequence[Episode], history: History) -> list[tuple[str, str]]:
     """The same of a loss in which nothing lasts: the first sign decides."""
     first, *others = seen
     rows = [
@@ -81,7 +81,7 @@ def verdict_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
     ]
 
 
-def _first(diagnosis: Record, episode: EpisodeReport, rate: str, warmup: str, peak: float | None) -> str:
+def _first(diagnosis: Record, episode: Episode, rate: str, warmup: str, peak: float | None) -> str:
     if mended := _mended_first(diagnosis):
         return mended
     if episode.cause not in _RATE_CAUSES:
@@ -126,7 +126,7 @@ def _warmup(history: History, own: int) -> tuple[str, str]:
     return counted(least, "update"), f"{which}; not tested"
 
 
-def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Iterator[str]:
+def _why(diagnosis: Record, episode: Episode, peak: float | None) -> Iterator[str]:
     yield from episode.evidence
     yield from _found_in(diagnosis)
     stacks = [one for one in diagnosis.stacks if one.sublayers and all(s.formula.sum_is_normed for s in one.sublayers)]

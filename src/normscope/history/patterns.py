@@ -8,26 +8,25 @@ from typing import Literal
 from ..optim.groups import Clipping
 from ..report.words import learning_rate, percentage, significant
 from .episodes import ALIKE, Episode, EpisodeKind, frequencies_nats, max_similarity
-from .places import GROWN, alike_at, first_place, grown_at, growth
+from .places import GROWN, alike_at, grown_at, growth, run_away
 from .record import History
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PatternMatch:
-    """Whether a pattern fits."""
+    """Whether a pattern fits: there is evidence for one that does."""
 
-    fits: bool
     evidence: tuple[str, ...] = ()
-    """What was seen that speaks for it, in words; of one that does not fit, nothing."""
+    """What was seen that speaks for it, in words."""
     missing: tuple[str, ...] = ()
     """What would have to be recorded to decide; nothing where what is there decides."""
 
 
-NO = _PatternMatch(fits=False)
+_NO = _PatternMatch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class _Pattern:
     """A known pattern."""
 
     id: str
@@ -39,69 +38,56 @@ class Pattern:
     """What it begins in: one sub-layer that may lead the others, the output layer, or nothing in particular."""
 
 
-def unless_recorded(*missing: str) -> _PatternMatch:
-    """A pattern that nothing speaks for, because the log lacks what would."""
-    return _PatternMatch(fits=False, missing=missing)
+def _fits(*evidence: str) -> _PatternMatch:
+    return _PatternMatch(evidence=evidence)
 
 
-def judge_clip(history: History, episode: Episode) -> _PatternMatch:
+def _unless_recorded(*missing: str) -> _PatternMatch:
+    """Of a pattern that nothing speaks for, because the log lacks what would."""
+    return _PatternMatch(missing=missing)
+
+
+def _judge_clip(history: History, episode: Episode) -> _PatternMatch:
     """Fits a plateau whose gradients are clipped to less than a thousandth, with an optimiser that feels it."""
     if episode.kind is not EpisodeKind.PLATEAU:
-        return NO
+        return _NO
     norms = [v for v in history.gradient_norm.finite().since(episode.onset).values if v > 0]
     clip = history.recipe.clip_norm
     if not norms or clip is None:
-        return unless_recorded("the gradient's norm before clipping, and what it is clipped to")
+        return _unless_recorded("the gradient's norm before clipping, and what it is clipped to")
     norm = median(norms)
-    rate = _rate(history, episode)
+    rates = [v for v in history.rate.finite().since(episode.onset).values if v > 0]
+    rate = median(rates) if rates else None
     # Without ε and the gradient's entries an optimiser that divides is taken to divide well.
     epsilon = 0.0 if history.recipe.divides else None
     clipping = Clipping(gradient_norm=norm, clip_norm=clip, rate=rate or 1.0, epsilon=epsilon)
     if not clipping.is_far_below:
-        return NO
+        return _NO
     if history.recipe.divides is None:
-        return unless_recorded("the optimiser's class: SGD's updates shrink with the clip, Adam's do not")
+        return _unless_recorded("the optimiser's class: SGD's updates shrink with the clip, Adam's do not")
     if not clipping.hides_rate:
-        return NO
-    felt = (
-        ""
-        if rate is None
-        else f", so that the rate of {learning_rate(rate)} acts as {learning_rate(clipping.effective_rate)}"
-    )
-    return _PatternMatch(
-        fits=True,
-        evidence=(f"the gradient's norm is {significant(norm, 3)} and is clipped to {significant(clip, 3)}{felt}",),
-    )
-
-
-def _rate(history: History, episode: Episode) -> float | None:
-    rates = [v for v in history.rate.finite().since(episode.onset).values if v > 0]
-    return median(rates) if rates else None
-
-
-_CLIP = Pattern(
-    id="clip-hides-rate",
-    title="a clip that hides a rate a thousand times smaller",
-    judge=judge_clip,
-    attempt="clip to about the gradient's usual norm, and then lower the rate: it has never acted as it is written",
-)
+        return _NO
+    felt = ""
+    if rate is not None:
+        felt = f", so that the rate of {learning_rate(rate)} acts as {learning_rate(clipping.effective_rate)}"
+    return _fits(f"the gradient's norm is {significant(norm, 3)} and is clipped to {significant(clip, 3)}{felt}")
 
 
 _SWAMPS = 0.3
 """An update that ε alone shapes is rate · gradient / ε; from this share of it, ε is most of the denominator."""
 
 
-def judge_epsilon(history: History, episode: Episode) -> _PatternMatch:
+def _judge_epsilon(history: History, episode: Episode) -> _PatternMatch:
     """Fits a plateau where sub-layers move by rate · (clipped gradient) / ε, as they do where ε is all that divides.
 
     Adam's update is rate · m / (√v + ε). Where ε is lost beside √v, it is far smaller than rate · gradient / ε.
     """
     if episode.kind is not EpisodeKind.PLATEAU or history.recipe.divides is False:
-        return NO
+        return _NO
     epsilon = history.recipe.epsilon
     moved, norms = history.of_sublayers("update_norm"), history.of_sublayers("gradient_norm")
     if epsilon is None or not moved or not history.rate:
-        return unless_recorded("ε, the rate, and how far each update moves the sub-layers (Monitor.stepped)")
+        return _unless_recorded("ε, the rate, and how far each update moves the sub-layers (Monitor.stepped)")
     shares = [
         step * epsilon / whole
         for place, series in moved.items()
@@ -112,15 +98,11 @@ def judge_epsilon(history: History, episode: Episode) -> _PatternMatch:
         and (whole := rate * gradient * _clipped(history, update)) > 0
     ]
     if not shares or median(shares) < _SWAMPS:
-        return NO
+        return _NO
     share = median(shares)
-    return _PatternMatch(
-        fits=True,
-        evidence=(
-            f"with ε = {significant(epsilon, 2)} updates are within a factor of "
-            f"{significant(max(share, 1 / share), 2)} of rate · gradient / ε: it is ε that divides them, and not the "
-            "gradient's own size",
-        ),
+    return _fits(
+        f"with ε = {significant(epsilon, 2)} updates are within a factor of {significant(max(share, 1 / share), 2)} of "
+        "rate · gradient / ε: it is ε that divides them, and not the gradient's own size"
     )
 
 
@@ -129,60 +111,37 @@ def _clipped(history: History, update: int) -> float:
     return 1.0 if not norm or clip is None else min(1.0, clip / norm)
 
 
-_EPSILON = Pattern(
-    id="epsilon-swamps-gradients",
-    title="Adam's ε larger than the gradients that it is added to",
-    judge=judge_epsilon,
-    attempt="lower ε well below the gradient's usual entries (1e-8 is the default of most libraries)",
-)
-
-
-def judge_logits(history: History, episode: Episode) -> _PatternMatch:
+def _judge_logits(history: History, episode: Episode) -> _PatternMatch:
     """Fits a rise at which logits have grown threefold, while the sub-layers' own updates have not."""
     if episode.kind is EpisodeKind.PLATEAU:
-        return NO
+        return _NO
     if not history.logit_deviation.before(episode.onset) or not history.logit_deviation.since(episode.onset):
-        return unless_recorded("the logits' standard deviation (Monitor)")
+        return _unless_recorded("the logits' standard deviation (Monitor)")
     found = grown_at(history, episode)
-    place = first_place(history, episode)
     steps = growth(history, "update_ratio", episode.onset)
-    if found is None or (place is not None and place.quantity == "update_ratio") or (steps or 0.0) >= GROWN:
-        return NO
+    if found is None or run_away(history, episode) is not None or (steps or 0.0) >= GROWN:
+        return _NO
     update, times = found
-    return _PatternMatch(
-        fits=True,
-        evidence=(
-            f"at update {update:,} the logits' standard deviation is {significant(times, 2)} times its median before",
-            "the sub-layers' updates have not grown as much: what grows is the output layer",
-        ),
+    return _fits(
+        f"at update {update:,} the logits' standard deviation is {significant(times, 2)} times its median before",
+        "the sub-layers' updates have not grown as much: what grows is the output layer",
     )
 
 
-_LOGITS = Pattern(
-    id="logits-growing",
-    title="logits that grow faster than the model learns",
-    judge=judge_logits,
-    attempt="lower the rate of the output matrix, decay its weights, or add a z-loss (1e-4 · log² Z; PaLM, "
-    "arXiv:2204.02311, section 5); norms on queries and keys where attention's scores grow too",
-    where="output layer",
-)
-
-
-def judge_collapse(history: History, episode: Episode) -> _PatternMatch:
+def _judge_collapse(history: History, episode: Episode) -> _PatternMatch:
     """Fits a loss that stays up while the tokens that leave a stack have become alike, which before they were not."""
     if episode.kind is EpisodeKind.SPIKE:
-        return NO
+        return _NO
     if not any("end_correlation" in stack for stack in history.stacks.values()):
-        return unless_recorded("the mean cosine similarity between tokens (Monitor)")
+        return _unless_recorded("the mean cosine similarity between tokens (Monitor)")
     alike = alike_at(history, episode)
-    led_by = first_place(history, episode)
     grown = grown_at(history, episode)
-    if alike is None or (led_by is not None and led_by.quantity == "update_ratio") or (grown and grown[0] < alike):
+    if alike is None or run_away(history, episode) is not None or (grown and grown[0] < alike):
         # One sub-layer has run away, or the output layer: the collapse is what came of it.
-        return NO
+        return _NO
     now, before = max_similarity(history, alike), max_similarity(history, episode.onset - 1)
     if episode.onset > 1 and before >= ALIKE:
-        return NO
+        return _NO
     was = f", {significant(before, 2)} before" if before else ""
     evidence = [
         f"at update {alike:,} the mean cosine similarity between the tokens that leave the stack is "
@@ -191,30 +150,21 @@ def judge_collapse(history: History, episode: Episode) -> _PatternMatch:
     limit = frequencies_nats(history.recipe)
     if limit is not None and episode.loss_worst >= limit:
         evidence.append("the loss is that of a model that knows nothing but how frequent tokens are")
-    return _PatternMatch(fits=True, evidence=tuple(evidence))
-
-
-_COLLAPSE = Pattern(
-    id="post-ln-collapse",
-    title="collapse: the stream no longer tells tokens apart, as in Post-LN at too high a rate",
-    judge=judge_collapse,
-    attempt="go back to a checkpoint before the onset with a rate ten times lower or a longer warm-up, or take a "
-    "placement that keeps a skip path free of norms (Pre-LN, Peri-LN, DeepNorm)",
-)
+    return _fits(*evidence)
 
 
 _LONGEST = 2
 """Values of the loss that stand out: a rough batch may be followed by a small echo."""
 
 
-def judge_batch(history: History, episode: Episode) -> _PatternMatch:
+def _judge_batch(history: History, episode: Episode) -> _PatternMatch:
     """Fits a spike that is over at once. What weights have learned is not learned again in two updates."""
     if episode.kind is not EpisodeKind.SPIKE or episode.end is None:
-        return NO
+        return _NO
     loss = history.loss
     out = [update for update in loss.updates if episode.onset <= update < episode.end]
     if len(out) > _LONGEST or loss.spacing > 1:
-        return NO
+        return _NO
     after = loss.at(episode.end)
     words = [
         f"the loss stands out for {len(out)} update{'s' if len(out) > 1 else ''} and is back at {significant(after, 3)}"
@@ -222,16 +172,7 @@ def judge_batch(history: History, episode: Episode) -> _PatternMatch:
     norm, before = history.gradient_norm.at(episode.onset), history.gradient_norm.at(episode.onset - 1)
     if norm and before:
         words.append(f"the gradient's norm is {significant(norm, 3)} there, {significant(before, 3)} the update before")
-    return _PatternMatch(fits=True, evidence=tuple(words))
-
-
-_BATCH = Pattern(
-    id="bad-batch",
-    title="one bad batch of data; the weights were hardly changed",
-    judge=judge_batch,
-    attempt="look at the data of that update (broken encoding, repeated lines, wrong labels); gradient clipping keeps "
-    "such a batch from doing harm",
-)
+    return _fits(*words)
 
 
 _NEAR_PEAK = 0.5
@@ -240,22 +181,22 @@ LARGE = 0.1
 """An update of a tenth of the weights' own norm; healthy trainings have a thousandth."""
 
 
-def judge_rate(history: History, episode: Episode) -> _PatternMatch:
+def _judge_rate(history: History, episode: Episode) -> _PatternMatch:
     """Fits a rise near the highest rate so far, or one at which a sub-layer's updates have become large."""
     if episode.kind is EpisodeKind.PLATEAU:
-        return NO
+        return _NO
     evidence = [*_updates(history, episode), *_peak(history, episode)]
     if evidence:
-        return _PatternMatch(fits=True, evidence=tuple(evidence))
-    missing = ([] if history.rate else ["the learning rate"]) + (
-        [] if history.of_sublayers("update_ratio") else ["update-to-weight ratios of the sub-layers (Monitor.stepped)"]
-    )
-    return unless_recorded(*missing)
+        return _fits(*evidence)
+    known = {
+        "the learning rate": history.rate,
+        "update-to-weight ratios of the sub-layers (Monitor.stepped)": history.of_sublayers("update_ratio"),
+    }
+    return _unless_recorded(*(what for what, found in known.items() if not found))
 
 
 def _updates(history: History, episode: Episode) -> list[str]:
-    place = first_place(history, episode)
-    if place is not None and place.quantity == "update_ratio":
+    if (place := run_away(history, episode)) is not None:
         return [f"the updates of {place.sublayer} are {significant(place.times, 2)} times what they were"]
     if (grown := growth(history, "update_ratio", episode.onset)) is not None and grown >= GROWN:
         return [f"the updates of most sub-layers are {significant(grown, 2)} times what they were"]
@@ -282,15 +223,48 @@ def _peak(history: History, episode: Episode) -> list[str]:
     return [f"the rate had come to its highest, {learning_rate(highest)}, at update {reached:,}"]
 
 
-_RATE = Pattern(
-    id="rate-too-high",
-    title="a rate too high for these weights",
-    judge=judge_rate,
-    attempt="go back to a checkpoint before the onset with a lower peak rate or a longer warm-up; `normscope doctor` "
-    "says which rates the model bears",
-    where="sub-layer",
+PATTERNS = (
+    _Pattern(
+        id="clip-hides-rate",
+        title="a clip that hides a rate a thousand times smaller",
+        judge=_judge_clip,
+        attempt="clip to about the gradient's usual norm, and then lower the rate: it has never acted as it is written",
+    ),
+    _Pattern(
+        id="epsilon-swamps-gradients",
+        title="Adam's ε larger than the gradients that it is added to",
+        judge=_judge_epsilon,
+        attempt="lower ε well below the gradient's usual entries (1e-8 is the default of most libraries)",
+    ),
+    _Pattern(
+        id="post-ln-collapse",
+        title="collapse: the stream no longer tells tokens apart, as in Post-LN at too high a rate",
+        judge=_judge_collapse,
+        attempt="go back to a checkpoint before the onset with a rate ten times lower or a longer warm-up, or take a "
+        "placement that keeps a skip path free of norms (Pre-LN, Peri-LN, DeepNorm)",
+    ),
+    _Pattern(
+        id="bad-batch",
+        title="one bad batch of data; the weights were hardly changed",
+        judge=_judge_batch,
+        attempt="look at the data of that update (broken encoding, repeated lines, wrong labels); gradient clipping "
+        "keeps such a batch from doing harm",
+    ),
+    _Pattern(
+        id="logits-growing",
+        title="logits that grow faster than the model learns",
+        judge=_judge_logits,
+        attempt="lower the rate of the output matrix, decay its weights, or add a z-loss (1e-4 · log² Z; PaLM, "
+        "arXiv:2204.02311, section 5); norms on queries and keys where attention's scores grow too",
+        where="output layer",
+    ),
+    _Pattern(
+        id="rate-too-high",
+        title="a rate too high for these weights",
+        judge=_judge_rate,
+        attempt="go back to a checkpoint before the onset with a lower peak rate or a longer warm-up; `normscope "
+        "doctor` says which rates the model bears",
+        where="sub-layer",
+    ),
 )
-
-
-PATTERNS = (_CLIP, _EPSILON, _COLLAPSE, _BATCH, _LOGITS, _RATE)
 """The most particular first: the first that fits names the cause."""

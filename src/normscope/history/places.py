@@ -23,7 +23,7 @@ _LARGEST_LOG = math.log(sys.float_info.max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeadingSublayer:
+class _LeadingSublayer:
     """A sub-layer that stands out."""
 
     sublayer: str
@@ -34,35 +34,37 @@ class LeadingSublayer:
     """What it is of its own median before."""
 
 
-def first_place(history: History, episode: Episode) -> LeadingSublayer | None:
+def first_place(history: History, episode: Episode) -> _LeadingSublayer | None:
     """The sub-layer that stood out first around the onset; None where none was recorded, or none leads the others.
 
     Looked at are the measurements from the last before the onset to the second after it. A sub-layer stands out whose
     quantity is three times its own median before or more, and three times further off than the median sub-layer's.
     """
     for quantity in QUANTITIES:
-        series = {place: found.finite() for place, found in history.of_sublayers(quantity).items()}
-        for update in _measured(series, episode.onset):
-            grown = {place: value for place, one in series.items() if (value := times_of_past(one, update)) is not None}
-            if not grown:
-                continue
-            most = max(grown, key=lambda place: grown[place])
+        for update, grown in _grown(history, quantity, episode.onset):
+            most = max(grown, key=grown.__getitem__)
             if grown[most] >= GROWN * max(1.0, median(grown.values())):
-                return LeadingSublayer(sublayer=most, quantity=quantity, update=update, times=grown[most])
+                return _LeadingSublayer(sublayer=most, quantity=quantity, update=update, times=grown[most])
     return None
 
 
-def departures(history: History) -> list[tuple[int, list[LeadingSublayer]]]:
+def run_away(history: History, episode: Episode) -> _LeadingSublayer | None:
+    """The sub-layer that stood out first, where it did by its updates."""
+    place = first_place(history, episode)
+    return place if place is not None and place.quantity == "update_ratio" else None
+
+
+def departures(history: History) -> list[tuple[int, list[_LeadingSublayer]]]:
     """The updates at which sub-layers leave their own course, each with those that do.
 
     A quantity leaves it that is three times its level, the median of nine measurements, and six standard deviations of
     its noise above it. Of measurements that follow each other within nine the first is given.
     """
-    found: dict[int, list[LeadingSublayer]] = {}
+    found: dict[int, list[_LeadingSublayer]] = {}
     for quantity in QUANTITIES:
         for place, series in history.of_sublayers(quantity).items():
             for update, times in _jumps(series.finite()):
-                leading = LeadingSublayer(sublayer=place, quantity=quantity, update=update, times=times)
+                leading = _LeadingSublayer(sublayer=place, quantity=quantity, update=update, times=times)
                 found.setdefault(update, []).append(leading)
     measured = sorted({u for parts in history.sublayers.values() for one in parts.values() for u in one.updates})
     out = [at for at, update in enumerate(measured) if update in found]
@@ -83,23 +85,21 @@ def _jumps(series: LoggedSeries) -> Iterator[tuple[int, float]]:
 
 def growth(history: History, quantity: str, onset: int) -> float | None:
     """What the median sub-layer's quantity is of its own past, at most, around the onset; None without any."""
+    return max((median(grown.values()) for _, grown in _grown(history, quantity, onset)), default=None)
+
+
+def _grown(history: History, quantity: str, onset: int) -> Iterator[tuple[int, dict[str, float]]]:
+    """The last measured update before the onset and two from it on, each with what sub-layers are of their own past."""
     series = {place: found.finite() for place, found in history.of_sublayers(quantity).items()}
-    around = [
-        median(grown)
-        for update in _measured(series, onset)
-        if (grown := [value for one in series.values() if (value := times_of_past(one, update)) is not None])
-    ]
-    return max(around, default=None)
-
-
-def _measured(series: dict[str, LoggedSeries], onset: int) -> list[int]:
-    """The updates to look at, of all that anything was measured at."""
     known = sorted({update for one in series.values() for update in one.updates})
     before, after = [u for u in known if u < onset], [u for u in known if u >= onset]
-    return [*before[-1:], *after[:2]]
+    for update in [*before[-1:], *after[:2]]:
+        grown = {place: times for place, one in series.items() if (times := _times_of_past(one, update)) is not None}
+        if grown:
+            yield update, grown
 
 
-def times_of_past(series: LoggedSeries, update: int) -> float | None:
+def _times_of_past(series: LoggedSeries, update: int) -> float | None:
     """A value over the median of those before it; None without both."""
     past = [v for v in series.before(update).values[-_PAST:] if v > 0]
     here = [v for u, v in zip(series.updates, series.values, strict=True) if u == update]

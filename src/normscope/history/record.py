@@ -4,8 +4,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import inf, isfinite, nan
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +49,13 @@ class LoggedSeries:
 
     def finite(self) -> "LoggedSeries":
         """Without what is not finite."""
-        kept = [(u, v) for u, v in zip(self.updates, self.values, strict=True) if math.isfinite(v)]
-        return LoggedSeries(tuple(u for u, _ in kept), tuple(v for _, v in kept))
+        return LoggedSeries.of({u: v for u, v in zip(self.updates, self.values, strict=True) if math.isfinite(v)})
+
+    @classmethod
+    def of(cls, values: Mapping[int, float]) -> "LoggedSeries":
+        """Of values by update, in whatever order."""
+        updates = sorted(values)
+        return cls(tuple(updates), tuple(values[update] for update in updates))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,45 +107,25 @@ class History:
     def until(self, update: int) -> "History":
         """What was known then: all that was recorded up to that update."""
 
-        def known(parts: Mapping[str, Mapping[str, LoggedSeries]]) -> dict[str, dict[str, LoggedSeries]]:
-            return {place: {name: one.before(update + 1) for name, one in of.items()} for place, of in parts.items()}
+        def known(of: Any) -> Any:
+            if isinstance(of, Mapping):
+                return {name: known(one) for name, one in of.items()}
+            return of.before(update + 1) if isinstance(of, LoggedSeries) else of
 
-        return replace(
-            self,
-            loss=self.loss.before(update + 1),
-            validation_loss=self.validation_loss.before(update + 1),
-            rate=self.rate.before(update + 1),
-            gradient_norm=self.gradient_norm.before(update + 1),
-            sublayers=known(self.sublayers),
-            stacks=known(self.stacks),
-            attentions=known(self.attentions),
-            logit_deviation=self.logit_deviation.before(update + 1),
-        )
+        return replace(self, **{one.name: known(getattr(self, one.name)) for one in fields(self)})
 
 
 _LoggedValues = tuple[int, Mapping[str, float]]
 """An update, counted from 1, and what was recorded of it."""
 
 _LOSS = (
-    "loss",
-    "train/loss",
-    "train_loss",
-    "training_loss",
-    "train/loss_nats",
-    "loss_nats",
-    "train/loss_step",
-    "loss_step",
-)
+    "loss", "train/loss", "train_loss", "training_loss", "train/loss_nats", "loss_nats", "train/loss_step", "loss_step",
+)  # fmt: skip
 _VALIDATION = ("eval_loss", "eval/loss", "val_loss", "val/loss", "valid_loss", "validation/loss", "validation/nll_nats")
 _RATE = ("learning_rate", "train/learning_rate", "lr", "train/lr")
 _GRADIENT = (
-    "grad_norm",
-    "train/grad_norm",
-    "gradient_norm",
-    "train/gradient_norm",
-    "grad_norm/total",
-    "train/global_grad_norm",
-)
+    "grad_norm", "train/grad_norm", "gradient_norm", "train/gradient_norm", "grad_norm/total", "train/global_grad_norm",
+)  # fmt: skip
 _LIGHTNING_RATE = re.compile(r"lr-\w+")
 _MEASURED = re.compile(r"(?:^|/)normscope/(?P<rest>.+)$")
 _SUBLAYER = re.compile(r"(?P<place>.+/block_\d+/\w+)/(?P<quantity>\w+)")
@@ -227,7 +211,7 @@ def _series(rows: Iterable[_LoggedValues]) -> dict[str, LoggedSeries]:
     for update, values in rows:
         for name, value in values.items():
             found.setdefault(name, {})[update] = value
-    return {name: LoggedSeries(tuple(sorted(one)), tuple(one[u] for u in sorted(one))) for name, one in found.items()}
+    return {name: LoggedSeries.of(one) for name, one in found.items()}
 
 
 _MOST_UPDATES = 2**53
@@ -243,20 +227,16 @@ def update_in(value: object) -> int:
 
 def numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
     """Those of the values that are numbers; strings that JSON's writers use for what is not finite are."""
-    special = {"NaN": float("nan"), "Infinity": math.inf, "-Infinity": -math.inf}
-    found = {name: special.get(value, value) if isinstance(value, str) else value for name, value in values.items()}
-    return {
-        name: _float(value)
-        for name, value in found.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
+    found = {}
+    for name, value in values.items():
+        if value in ("NaN", "Infinity", "-Infinity") or (
+            isinstance(value, int | float) and not isinstance(value, bool)
+        ):
+            try:
+                found[name] = float(value)
+            except OverflowError:  # an integer of more digits than a float holds
+                found[name] = math.inf if value > 0 else -math.inf
+    return found
 
 
 def recipe_values(optimizer: Optimizer, clip_norm: float | None) -> dict[str, float]:
@@ -310,19 +290,17 @@ def _event_rows(event: Mapping[str, Any]) -> Iterable[_LoggedValues]:
         case "validation":
             yield update, numbers_in({"validation/nll_nats": event.get("nll_nats")})
         case "skipped" | "non-finite":
-            yield update, {"loss_nats": nan}
+            yield update, {"loss_nats": math.nan}
 
 
 def _config_recipe(config: Mapping[str, Any]) -> TrainingRecipe:
     """From what a resolved configuration holds."""
-    optimizer, train = (_table(config.get(name)) for name in ("optimizer", "train"))
+    tables = (config.get(name) for name in ("optimizer", "train"))
+    optimizer, train = (table if isinstance(table, Mapping) else {} for table in tables)
     divides = optimizer.get("name") != "sgd" if "name" in optimizer else None
-    known = numbers_in({"clip": train.get("clip_norm", inf), "epsilon": optimizer.get("epsilon") if divides else None})
-    return TrainingRecipe(clip_norm=known.get("clip"), divides=divides, epsilon=known.get("epsilon"))
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    epsilon = optimizer.get("epsilon") if divides else None
+    known = numbers_in({"clip_norm": train.get("clip_norm", math.inf), "epsilon": epsilon})
+    return TrainingRecipe(clip_norm=known.get("clip_norm"), divides=divides, epsilon=known.get("epsilon"))
 
 
 TRAINER_STATE = "trainer_state.json"
@@ -334,19 +312,17 @@ def of_trainer_state(file: Path) -> History:
     log = table.get("log_history") if isinstance(table, dict) else None
     if not isinstance(log, list) or not all(isinstance(entry, dict) and "step" in entry for entry in log):
         raise ValueError(f"{file} has no `log_history` with a `step` in every entry: is it a {TRAINER_STATE}?")
-    rows = [(update_in(entry["step"]), _unfiltered(numbers_in(_without_summary(entry)))) for entry in log]
+    rows = []
+    for entry in log:
+        # The last entry tells the mean loss of the whole training, which is no loss of its update.
+        values = numbers_in(
+            {name: value for name, value in entry.items() if name not in ("step", "epoch", "train_loss")}
+        )
+        # The Trainer writes a loss of exactly 0 in place of NaN (`logging_nan_inf_filter`).
+        if values.get("loss") == 0 and not math.isfinite(values.get("grad_norm", 0.0)):
+            values["loss"] = math.nan
+        rows.append((update_in(entry["step"]), values))
     return history_of(str(file), rows, TrainingRecipe(classes=_classes(file.parent / "config.json")))
-
-
-def _without_summary(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The last entry tells the mean loss of the whole training, which is no loss of its update."""
-    return {name: value for name, value in entry.items() if name not in ("step", "epoch", "train_loss")}
-
-
-def _unfiltered(values: dict[str, float]) -> dict[str, float]:
-    """With NaN for the loss of exactly 0 that the Trainer writes in its place (`logging_nan_inf_filter`)."""
-    filtered = values.get("loss") == 0 and not isfinite(values.get("grad_norm", 0.0))
-    return values | {"loss": nan} if filtered else values
 
 
 def _classes(config: Path) -> int | None:

@@ -8,7 +8,7 @@ from ..report.chart import Kind, Panel, Series
 from ..report.chart_svg import panels_svg
 from ..report.svg import Picture, inlined
 from ..report.words import Tone
-from .episodes import NOTE, EpisodeKind
+from .episodes import EpisodeKind
 from .explain import Explanation, episode_head, episode_rows, history_head
 from .record import LoggedSeries
 
@@ -102,7 +102,7 @@ def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -
             *(
                 EpisodeWords(
                     head=episode_head(one),
-                    tone=Tone.INFO if one.kind in (EpisodeKind.SPIKE, NOTE) else Tone.MIXED,
+                    tone=Tone.INFO if one.kind in (EpisodeKind.SPIKE, EpisodeKind.NOTE) else Tone.MIXED,
                     rows=tuple(episode_rows(one)),
                 )
                 for one in explanation.episodes

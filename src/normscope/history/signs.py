@@ -7,12 +7,12 @@ from itertools import pairwise
 from statistics import median
 
 from ..report.words import counted, learning_rate, percentage, significant
-from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, NOTE, SIGN, WINDOW, EpisodeReport, episodes, logarithms
+from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, WINDOW, Episode, EpisodeKind, episodes, logarithms
 from .places import QUANTITIES, departures
 from .record import History, LoggedSeries
 
 
-def signs(history: History) -> Iterator[EpisodeReport]:
+def signs(history: History) -> Iterator[Episode]:
     """All of them."""
     yield from _restarts(history)
     yield from _endless_rise(history)
@@ -26,20 +26,24 @@ _FALLS, _RISES, _LEAST_RESTARTS = 0.2, 0.5, 2
 """A warm-up starts anew where a rate falls at once to a fifth, and then comes back to half of its highest by steps."""
 
 
-def _restarts(history: History) -> Iterator[EpisodeReport]:
+def _restarts(history: History) -> Iterator[Episode]:
     """A rate that drops at once and rises slowly, again and again. Cosine restarts do the reverse: they jump up."""
     rates = history.rate.finite()
     if len(rates.updates) < LEAST_UPDATES:
         return
     highest, values = max(rates.values), rates.values
-    drops = [at for at in range(1, len(values)) if values[at - 1] >= _RISES * highest > 0 and _is_drop(values, at)]
+    drops = [
+        at
+        for at, (before, value) in enumerate(pairwise(values), 1)
+        if before >= _RISES * highest > 0 and value <= _FALLS * before
+    ]
     slow = [at for at, end in pairwise([*drops, len(values)]) if _climbs(values[at:end], _RISES * highest)]
     if len(slow) < _LEAST_RESTARTS:
         return
     updates = [rates.updates[at] for at in slow]
     apart = int(median([b - a for a, b in pairwise(updates)]))
-    yield EpisodeReport(
-        kind=SIGN,
+    yield Episode(
+        kind=EpisodeKind.SIGN,
         cause="warmup-restarts",
         title="a warm-up that begins again and again",
         onset=updates[0],
@@ -53,17 +57,13 @@ def _restarts(history: History) -> Iterator[EpisodeReport]:
     )
 
 
-def _is_drop(values: tuple[float, ...], at: int) -> bool:
-    return values[at] <= _FALLS * values[at - 1]
-
-
 def _climbs(values: tuple[float, ...], to: float) -> bool:
     """Whether a rate comes back to `to` over three values at least, each above the one before."""
     reached = next((at for at, value in enumerate(values) if value >= to), None)
     return reached is not None and reached >= 3 and all(b > a for a, b in pairwise(values[: reached + 1]))
 
 
-def _endless_rise(history: History) -> Iterator[EpisodeReport]:
+def _endless_rise(history: History) -> Iterator[Episode]:
     """A rate that has risen in a line up to the last update. Range tests, whose rates grow by factors, are none."""
     rates = history.rate.finite()
     if len(rates.updates) < LEAST_UPDATES or rates.values[-1] <= 0:
@@ -74,8 +74,8 @@ def _endless_rise(history: History) -> Iterator[EpisodeReport]:
         return
     logs = [value for value in logarithms(history.loss.values) if value < math.inf]
     learns = len(logs) >= 2 * LEAST and median(logs[:LEAST]) - median(logs[-LEAST:]) >= NEVER_LEARNED
-    yield EpisodeReport(
-        kind=NOTE if learns else SIGN,
+    yield Episode(
+        kind=EpisodeKind.NOTE if learns else EpisodeKind.SIGN,
         cause="warmup-never-ends",
         title="a rate that still rises where the log ends",
         onset=last,
@@ -100,7 +100,7 @@ _SAME, _ABOVE = 1e-3, 1.05
 _MOSTLY = 0.6
 
 
-def _clip_gone(history: History) -> Iterator[EpisodeReport]:
+def _clip_gone(history: History) -> Iterator[Episode]:
     """Norms that were the same number in most updates, as clipped ones are, and then go beyond it for good."""
     norms = history.gradient_norm.finite()
     if len(norms.updates) < LEAST_UPDATES:
@@ -116,8 +116,8 @@ def _clip_gone(history: History) -> Iterator[EpisodeReport]:
         return
     onset = norms.updates[pinned[-1] + 1 + over[0]]
     times = median(after) / clip
-    yield EpisodeReport(
-        kind=SIGN,
+    yield Episode(
+        kind=EpisodeKind.SIGN,
         cause="clip-went-away",
         title="a clip that most updates had, and that later ones have not",
         onset=onset,
@@ -135,7 +135,7 @@ _ALMOST_ALL, _BEFORE = 0.95, 0.5
 OUTSIDE = "outside the sub-layers: embedding or output"
 
 
-def _one_place(history: History) -> Iterator[EpisodeReport]:
+def _one_place(history: History) -> Iterator[Episode]:
     """Gradients of which one place has come to take 95 %, of the squared norm, and half or less at first."""
     sublayers = {place: one.finite() for place, one in history.of_sublayers("gradient_norm").items()}
     whole = history.gradient_norm.finite()
@@ -160,8 +160,8 @@ def _one_place(history: History) -> Iterator[EpisodeReport]:
             if harmless
             else f"a clip of the whole norm, {significant(norm, 3)} now, shrinks the updates of all others"
         )
-        yield EpisodeReport(
-            kind=NOTE if harmless else SIGN,
+        yield Episode(
+            kind=EpisodeKind.NOTE if harmless else EpisodeKind.SIGN,
             cause="one-place-takes-gradient",
             title="a gradient that is nearly all one place's",
             onset=next(update for update, share in zip(updates, found, strict=True) if share >= _ALMOST_ALL),
@@ -182,26 +182,30 @@ logits themselves the median that they come to is asked too: a softmax of 20 and
 _LEVEL = 1.05
 
 
-def _sharpening(history: History) -> Iterator[EpisodeReport]:
+def _sharpening(history: History) -> Iterator[Episode]:
     """Attentions whose queries and keys outgrow their values, so that their softmax takes fewer and fewer keys."""
     known = {place: of for place, parts in history.attentions.items() if (of := _logit_size(parts))}
-    large = {
-        place: "logit" not in parts or _ends_large(known[place])
-        for place, parts in history.attentions.items()
-        if place in known
+    grown = {
+        place: found
+        for place, of in known.items()
+        if (
+            "logit" not in history.attentions[place]
+            or median(of.values[-max(1, len(of.values) // 4) :]) >= _LARGE_LOGIT
+        )
+        and (found := _growth(of)) is not None
     }
-    grown = {place: found for place, of in known.items() if large[place] and (found := _growth(of)) is not None}
     if not grown:
         return
     place = max(grown, key=lambda one: grown[one][1])
     onset, times = grown[place]
-    parts = history.attentions[place]
-    what = "attention's logits" if "logit" in parts else "the norm of queries times that of keys, over values' squared,"
+    what = "the norm of queries times that of keys, over values' squared,"
+    if "logit" in history.attentions[place]:
+        what = "attention's logits"
     values = known[place].values
     quarter = len(values) // 4
     levels = median(values[-quarter:]) <= _LEVEL * median(values[-2 * quarter : -quarter])
-    yield EpisodeReport(
-        kind=NOTE if levels else SIGN,
+    yield Episode(
+        kind=EpisodeKind.NOTE if levels else EpisodeKind.SIGN,
         cause="attention-logits-grow",
         title="queries and keys that outgrow what they weigh",
         onset=onset,
@@ -220,18 +224,14 @@ def _sharpening(history: History) -> Iterator[EpisodeReport]:
     )
 
 
-def _ends_large(logits: LoggedSeries) -> bool:
-    return median(logits.values[-max(1, len(logits.values) // 4) :]) >= _LARGE_LOGIT
-
-
-def _logit_size(parts: Mapping[str, LoggedSeries]) -> LoggedSeries | None:
-    """Logits, or what they grow like against values; None of an attention of which the log lacks either."""
+def _logit_size(parts: Mapping[str, LoggedSeries]) -> LoggedSeries:
+    """Logits, or what they grow like against values; empty of an attention of which the log lacks either."""
     if "logit" in parts:
         return parts["logit"].finite()
     query, key, value = (parts.get(name, LoggedSeries()).finite() for name in ("query", "key", "value"))
-    updates = sorted(set(query.updates).intersection(key.updates, value.updates))
-    sizes = [(u, q * k / v**2) for u in updates if (q := query.at(u)) and (k := key.at(u)) and (v := value.at(u))]
-    return LoggedSeries(tuple(u for u, _ in sizes), tuple(size for _, size in sizes))
+    updates = set(query.updates).intersection(key.updates, value.updates)
+    products = ((u, query.at(u), key.at(u), value.at(u)) for u in updates)
+    return LoggedSeries.of({u: q * k / v**2 for u, q, k, v in products if q and k and v})
 
 
 def _growth(of: LoggedSeries) -> tuple[int, float] | None:
@@ -246,7 +246,7 @@ def _growth(of: LoggedSeries) -> tuple[int, float] | None:
     return of.updates[min(below[-1] + 1, len(of.updates) - 1)], end / begin
 
 
-def _left_course(history: History) -> Iterator[EpisodeReport]:
+def _left_course(history: History) -> Iterator[Episode]:
     """Sub-layers that leave their own course before the loss does: a warning until it is seen what the loss does."""
     found = departures(history)
     departed = episodes(history) if found else []
@@ -267,8 +267,8 @@ def _left_course(history: History) -> Iterator[EpisodeReport]:
             if later is not None
             else f"the loss has kept its course for {counted(since, 'update')} since"
         )
-        yield EpisodeReport(
-            kind=NOTE if later is not None or since >= WINDOW else SIGN,
+        yield Episode(
+            kind=EpisodeKind.NOTE if later is not None or since >= WINDOW else EpisodeKind.SIGN,
             cause="left-course-before-loss",
             title="sub-layers that left their course before the loss did",
             onset=update,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normscope.history.episodes import episodes
+from normscope.history.episodes import EpisodeKind, episodes
 from normscope.history.explain import explain
 from normscope.history.record import TRAINER_STATE, History, of_events, of_trainer_state
 from normscope.history.signs import signs
@@ -172,7 +172,11 @@ def warnings(history: History, every_updates: int) -> list[int]:
     found = []
     for update in range(1, history.last_update + 1, every_updates):
         known = history.until(update)
-        now = {(one.cause, one.onset) for one in signs(known) if not one.harmless and one.cause != "warmup-never-ends"}
+        now = {
+            (one.cause, one.onset)
+            for one in signs(known)
+            if one.kind is EpisodeKind.SIGN and one.cause != "warmup-never-ends"
+        }
         now |= {("episode", one.onset) for one in episodes(known) if not one.needs_cause}
         # The onset of an episode moves by a few updates as more of it is seen.
         if any(all(kind != other or abs(at - was) > _SAME for other, was in told) for kind, at in now):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from normscope.history.explain import UNKNOWN
+from normscope.history.episodes import UNKNOWN
 from normscope.history.patterns import PATTERNS
 from normscope.report.chart import Panel, Series
 
