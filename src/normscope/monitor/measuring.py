@@ -20,7 +20,6 @@ from ..doctor.record import Stack, norm_over
 from ..doctor.trace.flow import SOFTMAX
 from ..doctor.trace.forward import Inputs, main_tensor, named_in
 from ..doctor.trace.graph import Graph
-from ..doctor.trace.operations import TracedValue
 from ..measure import gradient_norms
 
 _LOGITS_OF = SOFTMAX | {"_log_softmax"}
@@ -30,61 +29,28 @@ _STILL = 1e-3
 """A hidden unit whose standard deviation over tokens is below this share of the layer's root mean square is idle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StackActivity:
-    """Of one stack; the tuples are in the order of `Stack.sublayers`."""
-
-    end_correlation: float | None
-    """Mean cosine of the vectors that leave the stack, at different tokens of one sequence; None for one token."""
-    entropies: tuple[float | None, ...]
-    """As `attention_entropy` has them."""
-    idle: tuple[float | None, ...]
-    """As `idle_units` has them."""
-
-
-def look_inside(graph: Graph, stream: Stream, stack: Stack) -> _StackActivity:
-    """What of a recorded pass shows that sub-layers stand still, or that tokens have become alike."""
-    branches = branches_of(stack, stream)
-    with torch.no_grad():
-        return _StackActivity(
-            end_correlation=mean_cosine(graph.values[with_gain(graph, stream.end)].tensor),
-            entropies=tuple(attention_entropy(graph, branch) for branch in branches),
-            idle=tuple(idle_units(graph, branch) for branch in branches),
-        )
-
-
-def attention_entropy(graph: Graph, branch: Branch) -> float | None:
+def _attention_entropy(graph: Graph, branch: Branch) -> float | None:
     """Mean entropy of attention's weights, over the largest that the number of keys allows: 0 to 1.
 
     1 is a plain mean of all tokens that may be seen, 0 a copy of one of them. Queries that may see one key say nothing
     and are left out. None for a branch without a softmax over scores, and without a query that has a choice.
     """
-    found = [value for n in branch.computed if (value := graph.values[n]).op in SOFTMAX and n not in _mixing(graph)]
-    if not found:
-        return None
-    shares = [share for value in found for share in _entropies(value.tensor, graph.values[value.inputs[0]].tensor)]
+    mixing = {mixture.weights for mixture in graph.mixtures.values()}  # these weigh sub-layers, not tokens
+    shares = []
+    for value in (graph.values[n] for n in branch.computed if n not in mixing):
+        if value.op not in SOFTMAX:
+            continue
+        weights, scores = value.tensor, graph.values[value.inputs[0]].tensor
+        weights_QK, scores_QK = (one.reshape(-1, one.shape[-1]).float() for one in (weights, scores))
+        keys_Q = (scores_QK > _MASKED_BELOW).sum(-1)
+        free_Q = keys_Q > 1
+        if bool(free_Q.any()):
+            entropy_Q = torch.special.entr(weights_QK).sum(-1)
+            shares.append(float((entropy_Q[free_Q] / keys_Q[free_Q].log()).mean()))
     return math.fsum(shares) / len(shares) if shares else None
 
 
-def _mixing(graph: Graph) -> set[int]:
-    """Softmaxes that weigh sub-layers, not tokens."""
-    return {mixture.weights for mixture in graph.mixtures.values()}
-
-
-def _entropies(weights: Tensor, scores: Tensor) -> list[float]:
-    """The mean over the rows that have a choice, in a list; empty without one."""
-    with torch.no_grad():
-        weights_QK = weights.detach().reshape(-1, weights.shape[-1]).float()
-        scores_QK = scores.detach().reshape(-1, scores.shape[-1]).float()
-        keys_Q = (scores_QK > _MASKED_BELOW).sum(-1)
-        free_Q = keys_Q > 1
-        if not bool(free_Q.any()):
-            return []
-        entropy_Q = torch.special.entr(weights_QK).sum(-1)
-        return [float((entropy_Q[free_Q] / keys_Q[free_Q].log()).mean())]
-
-
-def idle_units(graph: Graph, branch: Branch) -> float | None:
+def _idle_units(graph: Graph, branch: Branch) -> float | None:
     """The share of a feed-forward sub-layer's hidden units that are the same for every token: dead or saturated.
 
     A unit of ReLU that is never active, one of a sigmoid that is always open: neither gets a gradient through its
@@ -101,63 +67,28 @@ def idle_units(graph: Graph, branch: Branch) -> float | None:
     hidden = next((n for n in graph.factors(graph.values[products[-1]]) if graph.values[n].is_data), None)
     if hidden is None or graph.values[hidden].tensor.numel() // graph.values[hidden].shape[-1] != tokens:
         return None
-    with torch.no_grad():
-        hidden_NH = graph.values[hidden].tensor.detach().reshape(tokens, -1).float()
-        size = hidden_NH.square().mean().sqrt()
-        return float((hidden_NH.std(0, correction=0) <= _STILL * size).float().mean())
+    hidden_NH = graph.values[hidden].tensor.reshape(tokens, -1).float()
+    size = hidden_NH.square().mean().sqrt()
+    return float((hidden_NH.std(0, correction=0) <= _STILL * size).float().mean())
 
 
-def logit_deviation(graph: Graph, streams: Sequence[Stream]) -> float | None:
+def _logit_deviation(graph: Graph, streams: Sequence[Stream]) -> float | None:
     """The logits' standard deviation about each token's mean, root mean square over tokens.
 
     Logits are what a softmax is taken of behind the last stack, else what the model's output calls so. None where
     neither is there.
     """
-    behind = [
-        value for value in graph.values if value.op in _LOGITS_OF and graph.depends(value.number, streams[-1].end)
-    ]
-    logits = [_classes_last(graph, value) for value in behind]
+    logits = []
+    for value in graph.values:
+        if value.op in _LOGITS_OF and graph.depends(value.number, streams[-1].end):
+            along = value.call.args[1] if value.call is not None else -1
+            logits.append(graph.values[value.inputs[0]].tensor.movedim(along, -1))
     if not logits and named_in(graph.trace.output, "logits") is not None:
         named = main_tensor(graph.trace.output)
         logits = [named] if named is not None else []
-    if not logits:
-        return None
-    with torch.no_grad():
-        # A loss may come in chunks of tokens.
-        rows = [scores.detach().reshape(-1, scores.shape[-1]).float().var(-1, correction=0) for scores in logits]
-        return float(torch.cat(rows).mean().sqrt())
-
-
-def _classes_last(graph: Graph, softmax: TracedValue) -> Tensor:
-    """What a softmax is taken of, with the dimension that it adds up over as the last."""
-    scores = graph.values[softmax.inputs[0]].tensor
-    along = softmax.call.args[1] if softmax.call is not None else -1
-    return scores.movedim(along, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class _StepNorms:
-    """Frobenius norms by parameter."""
-
-    before: Mapping[str, float]
-    """Of the weights before the step."""
-    update: Mapping[str, float]
-    """Of what the step added to them."""
-
-
-class _WeightsBeforeStep:
-    """Weights as they are before a step of the optimiser: one copy of those that are asked about."""
-
-    def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
-        wanted = frozenset(names)
-        self._weights = {name: p for name, p in model.named_parameters() if name in wanted}
-        self._copies = {name: weight.detach().clone() for name, weight in self._weights.items()}
-
-    @torch.no_grad()
-    def moved(self) -> _StepNorms:
-        """How far the weights are from where they were."""
-        changes = {name: weight.detach() - self._copies[name] for name, weight in self._weights.items()}
-        return _StepNorms(before=_norms(self._copies), update=_norms(changes))
+    # A loss may come in chunks of tokens.
+    rows = [scores.reshape(-1, scores.shape[-1]).float().var(-1, correction=0) for scores in logits]
+    return float(torch.cat(rows).mean().sqrt()) if rows else None
 
 
 def _norms(tensors: Mapping[str, Tensor]) -> dict[str, float]:
@@ -174,10 +105,9 @@ SATURATED = 0.98
 saturated."""
 
 
-def named_measurements(
-    stacks: Sequence[Stack],
-    inner: Sequence[_StackActivity],
-    gradients: Mapping[str, float],
+@torch.no_grad()
+def _named_measurements(
+    graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack], gradients: Mapping[str, float]
 ) -> dict[str, float]:
     """Measurements as `normscope/<stack>/block_<number>/<kind>/<quantity>`, and `normscope/<stack>/<quantity>`.
 
@@ -187,14 +117,13 @@ def named_measurements(
     parameter, over the sub-layer's matrices that have one. What is not known has no name.
     """
     found: dict[str, float | None] = {}
-    for name, stack, inside in zip(stack_names(stacks), stacks, inner, strict=True):
+    for name, stream, stack in zip(_stack_names(stacks), streams, stacks, strict=True):
         found[f"normscope/{name}/source_square"] = stack.source_square
         found[f"normscope/{name}/end_square"] = stack.end_square
-        found[f"normscope/{name}/end_correlation"] = inside.end_correlation
+        found[f"normscope/{name}/end_correlation"] = mean_cosine(graph.values[with_gain(graph, stream.end)].tensor)
         dead = saturated = 0
-        places = zip(sublayer_names(stack), _measured(stack), inside.entropies, inside.idle, strict=True)
-        for place, sublayer, entropy, idle in places:
-            at = f"normscope/{name}/{place}"
+        for (at, sublayer), branch in zip(_sublayers(name, stack), branches_of(stack, stream), strict=True):
+            entropy, idle = _attention_entropy(graph, branch), _idle_units(graph, branch)
             gradient = norm_over(sublayer.matrices, gradients)
             found[f"{at}/stream_square"] = sublayer.stream_square
             found[f"{at}/share"] = sublayer.share
@@ -206,44 +135,21 @@ def named_measurements(
             saturated += (entropy is not None and 1 - entropy >= SATURATED) or (idle or 0.0) >= SATURATED
         found[f"normscope/{name}/dead_sublayers"] = float(dead)
         found[f"normscope/{name}/saturated_sublayers"] = float(saturated)
+    found["normscope/logit_deviation"] = _logit_deviation(graph, streams)
     return {name: value for name, value in found.items() if value is not None}
 
 
-def named_updates(stacks: Sequence[Stack], moved: _StepNorms) -> dict[str, float]:
-    """`update_norm` and `update_ratio` of every sub-layer's matrices: what a step added, and that over what they were.
-
-    A ratio to matrices that are 0 has no name.
-    """
-    found = {}
-    for at, matrices in _sublayers(stacks):
-        update, weights = norm_over(matrices, moved.update), norm_over(matrices, moved.before)
-        if update is not None:
-            found[f"{at}/update_norm"] = update
-        if update is not None and weights:
-            found[f"{at}/update_ratio"] = update / weights
-    return found
-
-
-def _measured(stack: Stack) -> list[SublayerMeasurements]:
-    return [sublayer.measured for sublayer in stack.sublayers]
-
-
-def _sublayers(stacks: Sequence[Stack]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The name of every sub-layer with those of its matrices."""
-    for name, stack in zip(stack_names(stacks), stacks, strict=True):
-        for place, measured in zip(sublayer_names(stack), _measured(stack), strict=True):
-            yield f"normscope/{name}/{place}", measured.matrices
-
-
-def stack_names(stacks: Sequence[Stack]) -> list[str]:
+def _stack_names(stacks: Sequence[Stack]) -> list[str]:
     """The stack's path in the model, `stack` for the model itself; several of one name are numbered."""
     return _numbered([stack.name or "stack" for stack in stacks])
 
 
-def sublayer_names(stack: Stack) -> list[str]:
-    """`block_03/attention` for each, in order."""
+def _sublayers(name: str, stack: Stack) -> Iterator[tuple[str, SublayerMeasurements]]:
+    """`normscope/<stack>/block_03/attention` and what was measured of it, for each in order."""
     digits = max(2, len(str(stack.blocks)))
-    return _numbered([f"block_{sub.block:0{digits}}/{sub.kind}" for sub in stack.sublayers])
+    names = _numbered([f"block_{sub.block:0{digits}}/{sub.kind}" for sub in stack.sublayers])
+    for place, sublayer in zip(names, stack.sublayers, strict=True):
+        yield f"normscope/{name}/{place}", sublayer.measured
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
@@ -307,34 +213,42 @@ class Monitor:
             raise ValueError("nothing to measure the model with: give the monitor inputs, or each measurement its own")
         norms = gradient_norms(self.model) if gradients is None else gradients
         try:
-            stacks, inner, deviation = self._measured(given)
+            graph, streams = streams_in(self.model, given)
+            if [len(stream.branches) for stream in streams] != [len(stack.sublayers) for stack in self._stacks]:
+                self._stacks = tuple(as_stacks(streams))
+            stacks = measured_stacks(self.model, graph, streams, self._stacks)
+            found = _named_measurements(graph, streams, stacks, norms)
         except ValueError as error:
             if not self._stacks:
                 raise
             warnings.warn(f"no measurement at update {update}: {error}", RuntimeWarning, stacklevel=2)
             return {}
-        names = [name for stack in stacks for sublayer in stack.sublayers for name in sublayer.measured.matrices]
-        self._before_step = _BeforeStep(update, stacks, _WeightsBeforeStep(self.model, names))
-        found = named_measurements(stacks, inner, norms)
-        return found if deviation is None else found | {"normscope/logit_deviation": deviation}
+        names = {name for stack in stacks for sublayer in stack.sublayers for name in sublayer.measured.matrices}
+        weights = {name: p.detach().clone() for name, p in self.model.named_parameters() if name in names}
+        self._before_step = _BeforeStep(update, stacks, weights)
+        return found
 
     def stepped(self, update: int) -> dict[str, float]:
         """How far the optimiser's step moved the matrices of each sub-layer; {} where the update was not measured.
 
         To be called after the step of the same update: `…/update_norm` is the norm of what was added, `…/update_ratio`
-        that norm over the weights' own before. A ratio that jumps shows a spike before the loss does.
+        that norm over the weights' own before, which matrices that are 0 have not. A ratio that jumps shows a spike
+        before the loss does.
         """
         before, self._before_step = self._before_step, None
         if before is None or before.update != update:
             return {}
-        return named_updates(before.stacks, before.step.moved())
-
-    def _measured(self, inputs: Inputs) -> tuple[tuple[Stack, ...], list[_StackActivity], float | None]:
-        graph, streams = streams_in(self.model, inputs)
-        if [len(stream.branches) for stream in streams] != [len(stack.sublayers) for stack in self._stacks]:
-            self._stacks = tuple(as_stacks(streams))
-        inner = [look_inside(graph, *both) for both in zip(streams, self._stacks, strict=True)]
-        return measured_stacks(self.model, graph, streams, self._stacks), inner, logit_deviation(graph, streams)
+        parameters = dict(self.model.named_parameters())
+        moved = _norms({name: parameters[name].detach() - weight for name, weight in before.weights.items()})
+        norms, found = _norms(before.weights), dict[str, float]()
+        for name, stack in zip(_stack_names(before.stacks), before.stacks, strict=True):
+            for at, sublayer in _sublayers(name, stack):
+                update_norm, norm = norm_over(sublayer.matrices, moved), norm_over(sublayer.matrices, norms)
+                if update_norm is not None:
+                    found[f"{at}/update_norm"] = update_norm
+                if update_norm is not None and norm:
+                    found[f"{at}/update_ratio"] = update_norm / norm
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +257,8 @@ class _BeforeStep:
 
     update: int
     stacks: tuple[Stack, ...]
-    step: _WeightsBeforeStep
+    weights: Mapping[str, Tensor]
+    """The sub-layers' matrices as they were."""
 
 
 def check_every(every_updates: int) -> None:
