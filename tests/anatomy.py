@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 71_873,
-    "lines of normscope": 58_166,
+    "lines": 71_691,
+    "lines of normscope": 57_980,
     "files": 414,
     "import lines, %": 6.28,
-    "public nouns": 581,
+    "public nouns": 578,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -5,22 +5,14 @@ from pathlib import Path
 
 from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError
+from ..history import record
 from ..history.explain import Explanation, explain
-from ..history.record import (
-    EVENT_FILES,
-    TRAINER_STATE,
-    WANDB_LINES,
-    History,
-    of_event_files,
-    of_events,
-    of_trainer_state,
-    of_wandb_lines,
-)
+from ..history.record import TRAINER_STATE, History
 from ..train import RunFolder
 
 KINDS = (
     f"a run folder of NormScope or its metrics.jsonl, a {TRAINER_STATE} of Hugging Face's Trainer or the folder around "
-    f"it, TensorBoard's event files or their folder, or W&B's {WANDB_LINES} or run-ID.wandb"
+    f"it, TensorBoard's event files or their folder, or W&B's {record.WANDB_LINES} or run-ID.wandb"
 )
 
 
@@ -59,7 +51,7 @@ def run_history(path: Path) -> History:
     folder = RunFolder(path)
     try:
         config = folder.config_table() if folder.is_run else {}  # a metrics.jsonl may be all that is left of a run
-        return of_events(str(path), folder.events(), config)
+        return record.of_events(str(path), folder.events(), config)
     except ValueError as error:
         raise UserError(f"{folder.metrics_file}: {error}") from error
 
@@ -69,12 +61,12 @@ def _of_folder(path: Path) -> History:
         return run_history(path)
     states = [*path.glob(TRAINER_STATE), *sorted(path.glob(f"checkpoint-*/{TRAINER_STATE}"), key=_number, reverse=True)]
     if states:
-        return of_trainer_state(states[0])
-    if any(path.glob(f"{EVENT_FILES}*")):
-        return of_event_files(path)
-    for inside in (path / "files" / WANDB_LINES, path / WANDB_LINES):
+        return record.of_trainer_state(states[0])
+    if any(path.glob(f"{record.EVENT_FILES}*")):
+        return record.of_event_files(path)
+    for inside in (path / "files" / record.WANDB_LINES, path / record.WANDB_LINES):
         if inside.is_file():
-            return of_wandb_lines(inside)
+            return record.of_wandb_lines(inside)
     if stores := sorted(path.glob("run-*.wandb")):
         return of_datastore(stores[0])
     raise UserError(f"{path} holds no log that can be read: give {KINDS}")
@@ -84,17 +76,17 @@ def _of_file(path: Path) -> History:
     if path.name == "metrics.jsonl":
         return run_history(path.parent)
     if path.name == TRAINER_STATE:
-        return of_trainer_state(path)
-    if path.name.startswith(EVENT_FILES):
-        return of_event_files(path)
+        return record.of_trainer_state(path)
+    if path.name.startswith(record.EVENT_FILES):
+        return record.of_event_files(path)
     if path.suffix == ".wandb":
         return of_datastore(path)
     if path.name in ("wandb-summary.json", "output.log"):
         raise UserError(f"{path} holds the last values of a run or its output, not its history: give {KINDS}")
     if path.suffix == ".jsonl":
-        return of_wandb_lines(path)
+        return record.of_wandb_lines(path)
     if path.suffix == ".json":
-        return of_trainer_state(path)
+        return record.of_trainer_state(path)
     raise UserError(f"{path} is no log that can be read: give {KINDS}")
 
 
