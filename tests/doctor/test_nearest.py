@@ -13,7 +13,7 @@ from normscope.doctor.result import Finding, Health, Severity, verdict_of
 
 def edits(build) -> list[tuple[str, str, tuple[str, ...]]]:
     looked_at = patient(build())
-    found = nearest(looked_at.stacks[0], shape_of(looked_at.stacks, 0))
+    found = nearest(looked_at.stacks[0], shape_of(looked_at.stacks, looked_at.stacks[0]))
     return [(found.placement.name, one.kind, one.edits) for one in found.differences]
 
 
@@ -37,7 +37,7 @@ def test_one_edit_in_one_block_is_said(join, edit):
 
 def test_a_skip_from_another_value_is_a_norm_on_the_skip():
     looked_at = patient(Model(lambda: Stack(lambda x, f, norm: norm(x) + f(norm(x)), pre, final=1)))
-    found = nearest(looked_at.stacks[0], shape_of(looked_at.stacks, 0))
+    found = nearest(looked_at.stacks[0], shape_of(looked_at.stacks, looked_at.stacks[0]))
     assert any("with a norm on the s" in edit for one in found.differences for edit in one.edits)
 
 

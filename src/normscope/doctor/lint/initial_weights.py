@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...placement import Placement, Site
 from ..observe.parameters import size_of
-from ..record import Sublayer
+from ..record import Stack, Sublayer
 from .patient import Patient
 from .structure import shape_of
 
@@ -126,7 +126,7 @@ class MatrixGain:
 _Fits = Callable[[MatrixGain], bool]
 
 
-def weighed(patient: Patient, number: int, placement: type[Placement], fits: _Fits) -> list[MatrixGain]:
+def weighed(patient: Patient, stack: Stack, placement: type[Placement], fits: _Fits) -> list[MatrixGain]:
     """Every matrix of the stack's sub-layers whose purpose can be told, with the gain that a placement gives it.
 
     number: of the stack. fits: what counts as agreement; of the three projections of attention it decides which one is
@@ -134,10 +134,10 @@ def weighed(patient: Patient, number: int, placement: type[Placement], fits: _Fi
 
     Raises ValueError where the placement is not defined for such a model.
     """
-    shape = shape_of(patient.stacks, number)
+    shape = shape_of(patient.stacks, stack)
     made = placement(shape)
     found: list[MatrixGain] = []
-    for sublayer in patient.stacks[number].sublayers:
+    for sublayer in stack.sublayers:
         matrices = matrices_of(patient, sublayer, shape.width)
         if matrices is None or sublayer.block == 0 or sublayer.kind == "convolution" or sublayer.kind == "mixer":
             continue

@@ -8,6 +8,7 @@ them get a gradient. Those at the end say what a rule may need: each returns why
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -119,10 +120,10 @@ def large_tables(model: nn.Module) -> dict[str, float]:
     return found
 
 
-def listed(names: Iterable[str], shown: int = 3) -> str:
+def listed(named: Iterable[Any], shown: int = 3) -> str:
     """Names for a report, each once; several that are too many and differ in one number alone are told by a span of
     it, as "layers.[0–3, 7].mlp", and what is still too much as "a, b, c and 4 more"."""
-    several = list(dict.fromkeys(names))
+    several = list(dict.fromkeys(one if isinstance(one, str) else one.name for one in named))
     if len(several) > shown:
         several = _spanned(several)
     rest = len(several) - shown
@@ -175,11 +176,6 @@ def trained_in(patient: Patient, of: Sublayer) -> list[str]:
     """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
     weights = patient.weights
     return [name for name in of.measured.parameters if name in weights and weights[name].requires_grad]
-
-
-def branch_names(sublayers: Iterable[Sublayer]) -> str:
-    """Their paths for a report."""
-    return listed(sublayer.name for sublayer in sublayers)
 
 
 # What rules need: each function returns the reason why the patient lacks it, as a clause, or "" where it has it.

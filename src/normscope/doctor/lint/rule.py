@@ -4,19 +4,23 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ..record import Stack
 from ..result import Finding, Severity
-from .patient import Patient
+from .patient import Patient, listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """What a rule yields: a finding without the rule's own id and severity, which the rule adds."""
 
-    where: str
-    """As `Finding` has these."""
+    where: str | Iterable[Any]
+    """As `Finding` has it, or names to be listed, or what has such a name."""
     message: str
-    fix: str
+    """As `Finding` has these."""
+    fix: str = ""
+    """"" for the rule's own."""
     severity: Severity | None = None
     """None for the rule's own."""
 
@@ -35,6 +39,8 @@ class Rule:
     """Why it matters, in a sentence or two."""
     reference: str
     """Paper and section, or a public issue where it happened."""
+    fix: str = ""
+    """What to change, where faults do not say so themselves."""
     faults: Callable[[Patient], Iterable[Fault]]
     needs: tuple[Callable[[Patient], str], ...] = ()
     """What the patient must have for the rule to be asked, of those at the end of `patient.py`."""
@@ -57,9 +63,9 @@ class Rule:
             yield Finding(
                 id=self.id,
                 severity=fault.severity or self.severity,
-                where=fault.where,
+                where=fault.where if isinstance(fault.where, str) else listed(fault.where),
                 message=fault.message,
-                fix=fault.fix,
+                fix=fault.fix or self.fix,
             )
 
 
@@ -80,8 +86,17 @@ def rule(
         title=words["title"],
         explanation=words["why"],
         reference=words["reference"],
+        fix=words.get("fix", ""),
         faults=faults,
         needs=needs,
         of_structure=of_structure,
         bears_nonfinite=bears_nonfinite,
     )
+
+
+def stack_rule(
+    id: str, *needs: Callable[[Patient], str], of_structure: bool = False
+) -> Callable[[Callable[[Patient, Stack], Iterable[Fault]]], Rule]:
+    """The same of a generator that looks at one of the patient's stacks, and is asked about each in turn."""
+    made = rule(id, *needs, of_structure=of_structure)
+    return lambda faults: made(lambda patient: (fault for one in patient.stacks for fault in faults(patient, one)))

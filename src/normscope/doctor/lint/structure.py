@@ -45,13 +45,12 @@ def explained(sublayers: Sequence[Sublayer]) -> bool:
     return bool(common) and bool(set.intersection(*common))
 
 
-def wanted(patient: Patient, number: int, name: str | None = None) -> Candidate | None:
+def wanted(patient: Patient, stack: Stack, name: str | None = None) -> Candidate | None:
     """The formula of the placement that a stack was found to have, or of another; None where there is none."""
-    stack = patient.stacks[number]
     name = stack.placement if name is None else name
     if name not in registered():
         return None
-    shape, placement = shape_of(patient.stacks, number), named(name)
+    shape, placement = shape_of(patient.stacks, stack), named(name)
     return candidate(placement, shape, kinds_of(stack)) if shape.model in placement.models else None
 
 
@@ -61,18 +60,17 @@ def is_normed(term: Term) -> bool:
     return all(at.kind in ("norm", "sum", "scale") for at in made_of)
 
 
-def ends_in_norm(patient: Patient, number: int) -> str | None:
+def ends_in_norm(patient: Patient, stack: Stack) -> str | None:
     """The title of a placement that explains all of a stack's sub-layers and ends in a norm.
 
     "" where no placement explains them; None where every placement that does ends without a norm. All are asked:
     in a shallow stack formulas coincide, and the one that fits best may be one that lacks the norm by chance.
     """
-    stack = patient.stacks[number]
     common = [{sublayer.placement, *sublayer.also} for sublayer in in_blocks(stack)]
     likely = {stack.placement, *(set.intersection(*common) if common else ())} - {""}
     # A placement known longer is the likelier to be meant.
     order = sorted(likely, key=lambda name: (name != stack.placement, named(name).year, named(name).variant_of, name))
-    formulas = [wanted(patient, number, name) for name in order]
+    formulas = [wanted(patient, stack, name) for name in order]
     ending = [formula for formula in formulas if formula is not None and is_normed(formula.whole[-1].end)]
     if not likely:
         return ""
@@ -84,10 +82,11 @@ def blocks_end_normed(found: Candidate) -> bool:
     return bool(found.blocks) and is_normed(found.blocks[-1].end)
 
 
-def carries_norm(stack: Stack, formula: Candidate | None) -> bool:
+def carries_norm(patient: Patient, stack: Stack) -> bool:
     """Whether the norm in front of each sub-layer is in the skip too: norm(x) + F(norm(x))."""
     if stack.end_read_by == "norm":
         return False
+    formula = wanted(patient, stack)
     # With one norm for both it is Post-LN, a norm earlier, and without the last.
     post = formula is not None and stack.embedding_norm and blocks_end_normed(formula)
     return post or all(matches(sublayer.formula.segment, _NORMED_SKIP, qk_norms=False) for sublayer in in_blocks(stack))
@@ -99,13 +98,18 @@ _NORMED_SKIP = Segment(_X, normed(_X) + _F, (_F,))
 """norm(x) + F(norm(x))"""
 
 
-def shape_of(stacks: Sequence[Stack], number: int) -> StackShape:
+def number_of(stacks: Sequence[Stack], stack: Stack) -> int:
+    """Which of several stacks it is, from 0."""
+    return next(number for number, one in enumerate(stacks) if one is stack)
+
+
+def shape_of(stacks: Sequence[Stack], stack: Stack) -> StackShape:
     """The shape under which a placement is read for a stack: a decoder's memory is the stack before it that has none.
 
     As when stacks are identified: what attends to no other stack is an encoder, and a decoder alone stands beside an
     encoder as deep as itself.
     """
-    stack = stacks[number]
+    number = number_of(stacks, stack)
     crosses = [any(s.kind == "cross_attention" for s in one.sublayers) for one in stacks]
     encoder_blocks, decoder_blocks = stack.blocks, 0
     if crosses[number]:

@@ -8,25 +8,21 @@ from ...record import Stack, Sublayer
 from ...result import Severity
 from ..likes import odd_ones
 from ..patient import Patient, initial_weights, listed
-from ..rule import Fault, rule
+from ..rule import Fault, stack_rule
 
-Site = tuple[Sublayer, AttentionMeasurements]
+_Site = tuple[Sublayer, AttentionMeasurements]
 _FEW_KEYS = 6
 """A softmax over fewer is uneven by chance."""
 
 
-def attending(stack: Stack) -> list[Site]:
+def attending(stack: Stack) -> list[_Site]:
     """The attention of its blocks that was understood."""
     return [
         (sublayer, seen) for sublayer in stack.sublayers if sublayer.block > 0 and (seen := sublayer.measured.attention)
     ]
 
 
-def where(places: Sequence[Site]) -> str:
-    return listed(sublayer.name for sublayer, _ in places)
-
-
-def counted(places: Sequence[Site], of: Sequence[Site]) -> str:
+def counted(places: Sequence[_Site], of: Sequence[_Site]) -> str:
     """As "in all 4 attentions" or "in 1 of 4 attentions (block 2)"."""
     if len(places) == len(of):
         return f"in all {len(of)} attentions"
@@ -55,24 +51,23 @@ def _is_saturated(seen: AttentionMeasurements) -> bool:
     return seen.keys >= _FEW_KEYS and seen.deviation >= _freezing(seen.keys) and seen.largest >= 0.5
 
 
-@rule("attention-saturated", initial_weights)
-def attention_saturated(patient: Patient) -> Iterator[Fault]:
+@stack_rule("attention-saturated", initial_weights)
+def attention_saturated(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Attention at initial weights that copies one key, with what makes its logits large."""
-    for stack in patient.stacks:
-        sites = attending(stack)
-        found = [site for site in sites if _is_saturated(site[1])]
-        if not found:
-            continue
-        sublayer, worst = max(found, key=lambda site: site[1].deviation / _freezing(site[1].keys))
-        cause, fix = _cause(stack, sublayer, worst)
-        yield Fault(
-            where=where(found),
-            message=f"{counted(found, sites)} logits vary by up to {worst.deviation:.3g} between a query's "
-            f"{worst.keys:.3g} keys, where a softmax freezes at √(2 ln {worst.keys:.3g}) = "
-            f"{_freezing(worst.keys):.3g}: the largest weight is {worst.largest:.2g} in the mean, the entropy "
-            f"{worst.entropy:.2g} of a plain mean's; {cause}",
-            fix=fix,
-        )
+    sites = attending(stack)
+    found = [site for site in sites if _is_saturated(site[1])]
+    if not found:
+        return
+    sublayer, worst = max(found, key=lambda site: site[1].deviation / _freezing(site[1].keys))
+    cause, fix = _cause(stack, sublayer, worst)
+    yield Fault(
+        where=[site for site, _ in found],
+        message=f"{counted(found, sites)} logits vary by up to {worst.deviation:.3g} between a query's "
+        f"{worst.keys:.3g} keys, where a softmax freezes at √(2 ln {worst.keys:.3g}) = "
+        f"{_freezing(worst.keys):.3g}: the largest weight is {worst.largest:.2g} in the mean, the entropy "
+        f"{worst.entropy:.2g} of a plain mean's; {cause}",
+        fix=fix,
+    )
 
 
 def _cause(stack: Stack, sublayer: Sublayer, seen: AttentionMeasurements) -> tuple[str, str]:
@@ -111,28 +106,26 @@ _NARROW = 8
 _SAME = 0.02
 
 
-@rule("attention-scale", initial_weights)
-def attention_scale(patient: Patient) -> Iterator[Fault]:
+@stack_rule("attention-scale", initial_weights)
+def attention_scale(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Attention whose q·k is multiplied by a constant that is not 1/√d, and whose weights do not make up for it."""
-    for stack in patient.stacks:
-        sites = [site for site in attending(stack) if site[1].scale and not _is_cosine(site[1])]
-        odd = _odd_scales(sites)
-        if odd:
-            usual = next(seen for site in sites if site not in odd and (seen := site[1]))
-            yield Fault(
-                where=where(odd),
-                message=f"{counted(odd, sites)} q·k is multiplied by {odd[0][1].scale:.4g}, in most others by "
-                f"{usual.scale:.4g}",
-                fix="multiply q·k by the same number in every block, 1/√d with d the width of a head",
-            )
-        # What a scale has saturated already, in any block, is told as that.
-        saturated = any(_is_saturated(seen) for _, seen in sites)
-        rest = [site for site in sites if site not in odd and not saturated]
-        for asked, severity, told in _TOLD:
-            found = [site for site in rest if asked(site[1], stack.width)]
-            rest = [site for site in rest if site not in found]
-            if found:
-                yield _unlike(found, sites, Severity.INFO if _is_meant(patient, found[0][1]) else severity, told)
+    sites = [site for site in attending(stack) if site[1].scale and not _is_cosine(site[1])]
+    odd = _odd_scales(sites)
+    if odd:
+        usual = next(seen for site in sites if site not in odd and (seen := site[1]))
+        yield Fault(
+            where=[site for site, _ in odd],
+            message=f"{counted(odd, sites)} q·k is multiplied by {odd[0][1].scale:.4g}, in most others by "
+            f"{usual.scale:.4g}",
+        )
+    # What a scale has saturated already, in any block, is told as that.
+    saturated = any(_is_saturated(seen) for _, seen in sites)
+    rest = [site for site in sites if site not in odd and not saturated]
+    for asked, severity, told in _TOLD:
+        found = [site for site in rest if asked(site[1], stack.width)]
+        rest = [site for site in rest if site not in found]
+        if found:
+            yield _unlike(found, sites, Severity.INFO if _is_meant(patient, found[0][1]) else severity, told)
 
 
 _UNSCALED = frozenset({"gpt_neo"})
@@ -146,11 +139,11 @@ def _is_meant(patient: Patient, seen: AttentionMeasurements) -> bool:
     return getattr(config, "model_type", None) in _UNSCALED or (given is not None and given == seen.scale)
 
 
-def _unlike(found: Sequence[Site], sites: Sequence[Site], severity: Severity, told: str) -> Fault:
+def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, told: str) -> Fault:
     seen = found[0][1]
     return Fault(
         severity=severity,
-        where=where(found),
+        where=[site for site, _ in found],
         message=f"{counted(found, sites)} q·k of heads of width {seen.head_width} is multiplied by {seen.scale:.4g}, "
         f"where 1/√{seen.head_width} is {seen.head_width**-0.5:.4g}: {told}; logits vary by {seen.deviation:.2g} now"
         + (", for initial weights are small" if seen.deviation < 1 else ""),
@@ -159,7 +152,7 @@ def _unlike(found: Sequence[Site], sites: Sequence[Site], severity: Severity, to
     )
 
 
-def _odd_scales(sites: Sequence[Site]) -> list[Site]:
+def _odd_scales(sites: Sequence[_Site]) -> list[_Site]:
     """Those unlike most, as a number and as a multiple of 1/√d: heads of another width may keep either."""
     names = [str(place) for place in range(len(sites))]
     scales = [abs(seen.scale or 0.0) for _, seen in sites]
@@ -218,16 +211,14 @@ _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str],
 """What is asked of attention and its stream's width, and what is said where it is so."""
 
 
-@rule("softmax-axis")
-def softmax_axis(patient: Patient) -> Iterator[Fault]:
+@stack_rule("softmax-axis")
+def softmax_axis(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Attention whose weights sum to 1 along another dimension than the one that values are weighed along."""
-    for stack in patient.stacks:
-        sites = attending(stack)
-        found = [site for site in sites if site[1].wrong_axis]
-        if found:
-            yield Fault(
-                where=where(found),
-                message=f"{counted(found, sites)} the softmax runs over {found[0][1].wrong_axis}, so that a query's "
-                "weights do not sum to 1",
-                fix="take the softmax over the dimension of the keys: softmax(dim=-1) of (..., queries, keys)",
-            )
+    sites = attending(stack)
+    found = [site for site in sites if site[1].wrong_axis]
+    if found:
+        yield Fault(
+            where=[site for site, _ in found],
+            message=f"{counted(found, sites)} the softmax runs over {found[0][1].wrong_axis}, so that a query's "
+            "weights do not sum to 1",
+        )

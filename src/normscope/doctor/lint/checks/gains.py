@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...measured import NormGain, Table
 from ...result import Severity
 from ..likes import repeated
-from ..patient import Patient, initial_weights, is_librarys, listed
+from ..patient import Patient, initial_weights, is_librarys
 from ..rule import Fault, rule
 
 _OFF = 0.1
@@ -31,7 +31,7 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
     if large:
         added = [gain for gain in large if gain.adds_one]
         yield Fault(
-            where=listed(gain.name for gain in large),
+            where=large,
             message=f"gains of {len(large)} of {len(gains)} norms start at {_range(large)}, where norms start at 1"
             + (f": the parameters start at {_mean(added):.3g}, and the forward pass adds 1" if added else ""),
             fix="start these parameters at 0, as the forward pass multiplies by 1 + w"
@@ -42,7 +42,7 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
     shut = [] if _open_by_design(patient, shut) else shut
     if len(shut) > 1:
         yield Fault(
-            where=listed(gain.name for gain in shut),
+            where=shut,
             message=f"the gains of {len(shut)} of {len(gains)} norms start at 0, and the forward pass multiplies by "
             "them as they are: of what they norm nothing goes on"
             + (", every branch and every logit starts at 0" if len(shut) == len(gains) else ""),
@@ -52,7 +52,7 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
     if small:
         yield Fault(
             severity=Severity.INFO,
-            where=listed(gain.name for gain in small),
+            where=small,
             message=f"gains of {len(small)} of {len(gains)} norms start at {_range(small)}, where norms start at 1",
             fix="nothing, where branches are meant to start small",
         )
@@ -105,7 +105,7 @@ def gain_convention(patient: Patient) -> Iterator[Fault]:
     doubled = [gain for gain in gains if gain.adds_one and abs(gain.own - 1) < _NEAR]
     if len(doubled) >= _ALL_BUT * len(gains):
         yield Fault(
-            where=listed(gain.name for gain in doubled),
+            where=doubled,
             message=f"{len(doubled)} of {len(gains)} norms have parameters about 1 (mean {_mean(doubled):.3g}), and "
             f"the forward pass adds 1 to them: they multiply by {1 + _mean(doubled):.3g}, not by about 1",
             fix="subtract 1 from these weights when they are loaded, or multiply by w and not by 1 + w",
@@ -113,7 +113,7 @@ def gain_convention(patient: Patient) -> Iterator[Fault]:
     lost = [gain for gain in gains if not gain.adds_one and abs(gain.own) < _NEAR and gain.own_size < 2 * _NEAR]
     if sum(gain.negative > _SIGNS or not gain.own_size for gain in lost) >= _ALL_BUT * len(gains):
         yield Fault(
-            where=listed(gain.name for gain in lost),
+            where=lost,
             message=f"{len(lost)} of {len(gains)} norms have parameters about 0 (mean {_mean(lost):.3g}, "
             f"{sum(gain.negative for gain in lost) / len(lost):.0%} of them negative), and the forward pass multiplies "
             "by them as they are: they were trained for norms that multiply by 1 + w",

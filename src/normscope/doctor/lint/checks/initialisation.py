@@ -13,7 +13,7 @@ from ...result import Severity
 from ...trace.forward import NonfiniteWeight
 from ..initial_weights import MatrixGain, typical, weighed
 from ..patient import Patient, initial_weights, listed
-from ..rule import Fault, rule
+from ..rule import Fault, rule, stack_rule
 from ..structure import shape_of, wanted
 
 
@@ -26,7 +26,7 @@ def nonfinite_weights(patient: Patient) -> Iterator[Fault]:
             entries = sum(one.entries for one in found)
             yield Fault(
                 severity=severity,
-                where=listed(one.name for one in found),
+                where=found,
                 message=f"{entries} of {sum(one.of for one in found)} entries of these {_kinds(patient, found)} are "
                 f"{'-inf' if severity is Severity.WARNING else 'infinite or NaN'}. What is said of the structure is "
                 "read with 0 in their place; gradients, advice and the other rules are left out",
@@ -69,27 +69,25 @@ _SAID: Mapping[str, str] = {
 """Queries and keys are not judged: no placement scales them, and their size moves no branch's scale."""
 
 
-@rule("initialisation-unlike-placement", initial_weights)
-def unlike_placement(patient: Patient) -> Iterator[Fault]:
+@stack_rule("initialisation-unlike-placement", initial_weights)
+def unlike_placement(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """DeepNorm, T-Fixup and Sub-LN are a wiring and the scale of the weights that go with it."""
-    for number, stack in enumerate(patient.stacks):
-        placement = named(stack.placement) if stack.placement else None
-        defined = placement is not None and shape_of(patient.stacks, number).model in placement.models
-        if placement is None or not defined or not placement.initialisation.startswith("xavier-"):
-            continue
-        # A sum without norms beside others with them is none of a placement that has no norms at all.
-        formula = wanted(patient, number)
-        if formula is None or formula.has_norms or not stack.norm:
-            yield from _unlike(patient, number, placement)
+    placement = named(stack.placement) if stack.placement else None
+    defined = placement is not None and shape_of(patient.stacks, stack).model in placement.models
+    if placement is None or not defined or not placement.initialisation.startswith("xavier-"):
+        return
+    # A sum without norms beside others with them is none of a placement that has no norms at all.
+    formula = wanted(patient, stack)
+    if formula is None or formula.has_norms or not stack.norm:
+        yield from _unlike(patient, stack, placement)
 
 
 def _fits(one: MatrixGain) -> bool:
     return 1 / TOLERANCE <= one.ratio <= TOLERANCE
 
 
-def _unlike(patient: Patient, number: int, placement: type[Placement]) -> Iterator[Fault]:
-    stack = patient.stacks[number]
-    judged = [one for one in weighed(patient, number, placement, _fits) if one.role in _SAID]
+def _unlike(patient: Patient, stack: Stack, placement: type[Placement]) -> Iterator[Fault]:
+    judged = [one for one in weighed(patient, stack, placement, _fits) if one.role in _SAID]
     # A matrix of zeros is a branch that starts closed.
     wrong = [one for one in judged if not _fits(one) and one.matrix.deviation > 0]
     if not wrong:
@@ -170,7 +168,7 @@ def _tied_by_copy(patient: Patient) -> Iterator[Fault]:
         ]
         if same and not patient.trained:
             yield Fault(
-                where=listed([name, *same]),
+                where=[name, *same],
                 message=f"{name} starts as a copy of {same[0]} and is a parameter of its own: tied by value, the two "
                 "part at the first update",
                 fix="tie the parameter and not its numbers: head.weight = embedding.weight",
@@ -188,7 +186,7 @@ def constant_weights(patient: Patient) -> Iterator[Fault]:
     if found:
         numbers = sorted(set(found.values()))
         yield Fault(
-            where=listed(found),
+            where=found,
             message=f"{len(found)} of {len(matrices)} matrices of sub-layers start with one number in every entry, "
             f"{', '.join(f'{number:.3g}' for number in numbers[:3])}",
             fix="draw them, e.g. by torch.nn.init.normal_(weight, std=0.02)",
@@ -196,7 +194,7 @@ def constant_weights(patient: Patient) -> Iterator[Fault]:
     sided = [name for name, w in matrices.items() if w.ndim > 1 and name not in found and _is_one_sided(w)]
     if 2 * len(sided) > len(matrices):
         yield Fault(
-            where=listed(sided),
+            where=sided,
             message=f"{len(sided)} of {len(matrices)} matrices of sub-layers have entries of one sign alone: every "
             "unit sums up its inputs, so that all compute nearly the same",
             fix="draw them about 0: torch.nn.init.uniform_(weight, -a, a), and not torch.rand, which draws from 0 to 1",
@@ -215,10 +213,9 @@ def drawn_shifts(patient: Patient) -> Iterator[Fault]:
     if 2 * len(wide) > len(known):
         name, size = max(wide.items(), key=lambda one: one[1] * math.sqrt(inputs[one[0]]))
         yield Fault(
-            where=listed(wide),
+            where=wide,
             message=f"{len(wide)} of {len(known)} biases are drawn with deviations up to {size:.3g}, "
             f"{size * math.sqrt(3 * inputs[name]):.3g} times those of torch's 1/√(inputs)",
-            fix="start biases at 0: torch.nn.init.zeros_(linear.bias)",
         )
 
 

@@ -19,7 +19,7 @@ from ..likes import (
     odd_precisions,
     odd_weights,
 )
-from ..patient import Patient, an_optimizer, gradients, initial_weights, listed
+from ..patient import Patient, an_optimizer, gradients, initial_weights
 from ..rule import Fault, rule
 from ..structure import explained, in_blocks
 
@@ -72,7 +72,7 @@ def _grouped(found: Iterable[OddOne], what: str) -> Iterator[Fault]:
     for (block, larger), some in sorted(groups.items()):
         worst = max(some, key=lambda one: max(one.factor, 1 / max(one.factor, 1e-300)))
         yield Fault(
-            where=listed(one.name for one in some),
+            where=some,
             message=f"block {block} of {worst.likes}: {_said(worst, what, larger)}"
             + (
                 f"; so {'do' if what == 'weights' else 'are'} {len(some) - 1} more of this block"
@@ -137,7 +137,7 @@ def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
     others = [weight for name, weight in patient.model.named_parameters() if name not in norms]
     if len(frozen) > 2 and all(weight.requires_grad for weight in others):
         yield Fault(
-            where=listed(frozen),
+            where=frozen,
             message=f"{len(frozen)} of {len(norms)} gains and shifts of norms are frozen at their initial values, "
             f"while all {len(others)} other parameters are trained",
             fix="let norms be trained, by requires_grad_(True), or build them without parameters "
@@ -186,7 +186,7 @@ def _by_block(odd: Iterable[OddState], said: Callable[[str], str], *, fix: str) 
         one = some[0]
         rest = f", and so {'is' if len(some) == 2 else 'are'} {len(some) - 1} more of this block" if some[1:] else ""
         yield Fault(
-            where=listed(one.name for one in some),
+            where=some,
             message=f"block {block} of {one.likes}: {one.name} is {said(one.state)}{rest}, while most of its likes "
             f"in other blocks are {said(usual)}",
             fix=fix,
@@ -212,9 +212,7 @@ def rounded_gradient(patient: Patient) -> Iterator[Fault]:
     found = [name for name, size in sizes.items() if size < _ROUNDED * usual]
     if found:
         yield Fault(
-            where=listed(found),
+            where=found,
             message=f"{len(found)} of {len(sizes)} matrices get a gradient of {max(map(sizes.__getitem__, found)):.1g} "
             f"an entry, where others have {usual:.1g}: what they compute cancels before the loss, and rounding is left",
-            fix="let what they compute reach the output: no weight over its own sum where there is one, no shift that "
-            "the next norm or softmax takes away",
         )

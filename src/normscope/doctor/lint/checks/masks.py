@@ -3,105 +3,103 @@
 from collections.abc import Iterator, Sequence
 
 from ....report.words import kind_name
-from ...record import Stack
+from ...record import Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, branch_names
-from ..rule import Fault, rule
-from ..structure import in_blocks
-from .attention import Site, attending, counted, where
+from ..patient import Patient
+from ..rule import Fault, stack_rule
+from ..structure import by_kind, in_blocks, number_of
+from .attention import attending, counted
 
 
-@rule("attention-mask")
-def attention_mask(patient: Patient) -> Iterator[Fault]:
+@stack_rule("attention-mask")
+def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Sub-layers that see later tokens or padding where the other blocks, the loss or the batch say they must not."""
-    memories = {stack.memory for stack in patient.stacks}
-    for number, stack in enumerate(patient.stacks):
-        sites = attending(stack)
-        yield from _padding(sites)
-        yield from _around_the_mask(patient, stack, sites)
-        ordered = [site for site in sites if site[1].sees_later is not None]
-        if not ordered:
-            continue
-        # What comes before a stack that hides later tokens is read by it, as an encoder is.
-        seen_later = [seen.sees_later for later in patient.stacks[number + 1 :] for _, seen in attending(later)]
-        before = 0.0 in seen_later
-        says = "" if before or number in memories else _says_next(patient, stack)
-        # The first token, which then has nothing to look at, may look everywhere.
-        blind = [one for one in ordered if one[1].sees_itself == 0 and one[1].sees_earlier]
-        blind = [one for one in blind if (one[1].sees_later or 0.0) < _FIRST_ALONE]
-        if blind:
-            yield Fault(
-                severity=Severity.WARNING,
-                where=where(blind),
-                message=f"{counted(blind, ordered)} tokens look at earlier ones and not at themselves: the causal mask "
-                "hides the diagonal too, and the first token sees nothing",
-                fix="hide where key > query, triu(1) of a mask and not triu(0)",
-            )
-        # The last token, which then has nothing to look at, may see all alike.
-        ahead = [site for site in ordered if (site[1].sees_later or 0.0) > 0.5]
-        backward = [site for site in ahead if (site[1].sees_earlier or 0.0) < 0.2]
-        leaking = [site for site in ordered if site[1].sees_later and site not in backward]
-        masked = [site for site in ordered if not site[1].sees_later]
-        if backward:
-            yield Fault(
-                severity=Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING,
-                where=where(backward),
-                message=f"{counted(backward, ordered)} tokens look at later ones and at no earlier one: the causal "
-                "mask is inverted",
-                fix="let each token look at itself and at earlier ones: hide where key > query",
-            )
-        if leaking and len(masked) > len(leaking):
-            yield Fault(
-                severity=Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING,
-                where=where(leaking),
-                message=f"{counted(leaking, ordered)} {leaking[0][1].sees_later:.0%} of the tokens look at later "
-                "ones, which the other blocks hide: what comes next leaks into what is predicted",
-                fix="give this block the causal mask of the others",
-            )
-        elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
-            # Whoever writes causal=False means it, and has the wrong loss at most.
-            meant, places = _says_both_ways(patient, leaking), {seen.place_logits for _, seen in leaking}
-            placeless = patient.observed.positions_along is None and places == {"none"}
-            yield Fault(
-                severity=Severity.INFO if meant or placeless else Severity.WARNING,
-                where=where(leaking),
-                message=f"{counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what it "
-                "has to predict" + ", though it cannot tell which one: nothing knows tokens' places" * placeless,
-                fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where key > query); an "
-                "encoder needs another loss",
-            )
-        elif len(masked) == 1 and len(leaking) > 1 and not says:
-            yield Fault(
-                severity=Severity.INFO,
-                where=where(masked),
-                message=f"{counted(masked, ordered)} tokens look at no later one, and in the others they do",
-                fix="nothing, where this is meant; else leave out this block's causal mask",
-            )
+    yield from _padding(stack)
+    yield from _around_the_mask(patient, stack)
+    ordered = [site for site in attending(stack) if site[1].sees_later is not None]
+    if not ordered:
+        return
+    # What comes before a stack that hides later tokens is read by it, as an encoder is.
+    number = number_of(patient.stacks, stack)
+    seen_later = [seen.sees_later for later in patient.stacks[number + 1 :] for _, seen in attending(later)]
+    is_read = 0.0 in seen_later or any(other.memory == number for other in patient.stacks)
+    says = "" if is_read else _says_next(patient, stack)
+    worst = Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING
+    # The first token, which then has nothing to look at, may look everywhere.
+    blind = [one for one in ordered if one[1].sees_itself == 0 and one[1].sees_earlier]
+    blind = [one for one in blind if (one[1].sees_later or 0.0) < _FIRST_ALONE]
+    if blind:
+        yield Fault(
+            severity=Severity.WARNING,
+            where=[site for site, _ in blind],
+            message=f"{counted(blind, ordered)} tokens look at earlier ones and not at themselves: the causal mask "
+            "hides the diagonal too, and the first token sees nothing",
+            fix="hide where key > query, triu(1) of a mask and not triu(0)",
+        )
+    # The last token, which then has nothing to look at, may see all alike.
+    ahead = [site for site in ordered if (site[1].sees_later or 0.0) > 0.5]
+    backward = [site for site in ahead if (site[1].sees_earlier or 0.0) < 0.2]
+    leaking = [site for site in ordered if site[1].sees_later and site not in backward]
+    masked = [site for site in ordered if not site[1].sees_later]
+    if backward:
+        yield Fault(
+            severity=worst,
+            where=[site for site, _ in backward],
+            message=f"{counted(backward, ordered)} tokens look at later ones and at no earlier one: the causal mask is "
+            "inverted",
+            fix="let each token look at itself and at earlier ones: hide where key > query",
+        )
+    if leaking and len(masked) > len(leaking):
+        yield Fault(
+            severity=worst,
+            where=[site for site, _ in leaking],
+            message=f"{counted(leaking, ordered)} {leaking[0][1].sees_later:.0%} of the tokens look at later ones, "
+            "which the other blocks hide: what comes next leaks into what is predicted",
+            fix="give this block the causal mask of the others",
+        )
+    elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
+        # Whoever writes causal=False means it, and has the wrong loss at most.
+        meant, places = _says_both_ways(patient, leaking), {seen.place_logits for _, seen in leaking}
+        placeless = patient.observed.positions_along is None and places == {"none"}
+        yield Fault(
+            severity=Severity.INFO if meant or placeless else Severity.WARNING,
+            where=[site for site, _ in leaking],
+            message=f"{counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what it has "
+            "to predict" + ", though it cannot tell which one: nothing knows tokens' places" * placeless,
+            fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where key > query); an "
+            "encoder needs another loss",
+        )
+    elif len(masked) == 1 and len(leaking) > 1 and not says:
+        yield Fault(
+            severity=Severity.INFO,
+            where=[site for site, _ in masked],
+            message=f"{counted(masked, ordered)} tokens look at no later one, and in the others they do",
+            fix="nothing, where this is meant; else leave out this block's causal mask",
+        )
 
 
 _FIRST_ALONE = 0.2
 """Share of the queries: one of few."""
 
 
-def _around_the_mask(patient: Patient, stack: Stack, sites: Sequence[Site]) -> Iterator[Fault]:
+def _around_the_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """What depends on later tokens though the masks of attention hide them."""
-    ordered = [seen for _, seen in sites if seen.sees_later is not None]
+    ordered = [seen for _, seen in attending(stack) if seen.sees_later is not None]
     # Where padding is hidden too, rows may be hidden whole, and then look everywhere.
     if not ordered or any(seen.sees_later or seen.on_padding is not None for seen in ordered):
         return
     inside = in_blocks(stack)
-    for kind in dict.fromkeys(sublayer.kind for sublayer in inside):
-        found = [sublayer for sublayer in inside if sublayer.kind == kind and sublayer.measured.reads_later]
+    for likes in by_kind(stack):
         # Of the attention that was not understood, nothing is known of what its mask hides.
-        found = [one for one in found if kind != "attention" or one.measured.attention is not None]
+        attends = likes[0].kind == "attention"
+        found = [one for one in likes if one.measured.reads_later and (one.measured.attention or not attends)]
         if found:
-            attends = kind == "attention"
             yield Fault(
                 severity=Severity.ERROR if patient.observed.predicts_next else Severity.WARNING,
-                where=branch_names(found),
-                message=f"{len(found)} of {len(inside)} sub-layers, {kind_name(kind)}, make of a token what depends on "
-                "later ones, though the masks of attention hide these: what comes next leaks into what is predicted"
-                + (". Tokens change places between the stream and its weighted sums" if attends else ""),
+                where=found,
+                message=f"{len(found)} of {len(inside)} sub-layers, {kind_name(likes[0].kind)}, make of a token what "
+                "depends on later ones, though the masks of attention hide these: what comes next leaks into what is "
+                "predicted" + ". Tokens change places between the stream and its weighted sums" * attends,
                 fix="split and merge heads by (B, T, H, D).transpose(1, 2), and not by view alone"
                 if attends
                 else "let each token read itself and earlier ones: no mean, softmax or norm over the sequence, and "
@@ -109,31 +107,27 @@ def _around_the_mask(patient: Patient, stack: Stack, sites: Sequence[Site]) -> I
             )
 
 
-@rule("sequences-mixed")
-def sequences_mixed(patient: Patient) -> Iterator[Fault]:
+@stack_rule("sequences-mixed")
+def sequences_mixed(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Sub-layers that mix the dimension that positions, the loss or the other sub-layers do not take for tokens."""
-    along = patient.observed.positions_along
-    along = 1 if patient.observed.predicts_next else along
-    for stack in patient.stacks:
-        inside = in_blocks(stack)
-        across = [one for one in inside if one.measured.mixes and 0 in one.measured.mixes]
-        both = any(one.measured.mixes == (0, 1) for one in inside)
-        if across and (along == 1 or both):
-            yield Fault(
-                where=branch_names(across),
-                message=f"{len(across)} of {len(inside)} sub-layers make of a token what depends on other rows of the "
-                "batch's first dimension"
-                + (", and positions run along the second" if along == 1 else ", and of the second"),
-                fix="hand over (batch, tokens, width) with batch_first=True, or transpose before and after",
-            )
-        mixing = [one for one in inside if one.measured.mixes == (1,)]
-        if patient.observed.positions_along == 0 and mixing and not across:
-            yield Fault(
-                where=branch_names(mixing),
-                message="what is added to the stream for every input alike differs along its first dimension, and "
-                f"{len(mixing)} sub-layers mix the second: sequences are numbered, and tokens have no place",
-                fix="cut positions by the number of tokens, x + positions[:, : x.size(1)]",
-            )
+    along, inside = patient.observed.positions_along, in_blocks(stack)
+    across = [one for one in inside if 0 in one.measured.mixes]
+    known = along == 1 or patient.observed.predicts_next
+    if across and (known or any(one.measured.mixes == (0, 1) for one in inside)):
+        yield Fault(
+            where=across,
+            message=f"{len(across)} of {len(inside)} sub-layers make of a token what depends on other rows of the "
+            "batch's first dimension" + (", and positions run along the second" if known else ", and of the second"),
+            fix="hand over (batch, tokens, width) with batch_first=True, or transpose before and after",
+        )
+    mixing = [one for one in inside if one.measured.mixes == (1,)]
+    if along == 0 and mixing and not across:
+        yield Fault(
+            where=mixing,
+            message="what is added to the stream for every input alike differs along its first dimension, and "
+            f"{len(mixing)} sub-layers mix the second: sequences are numbered, and tokens have no place",
+            fix="cut positions by the number of tokens, x + positions[:, : x.size(1)]",
+        )
 
 
 def _says_next(patient: Patient, stack: Stack) -> str:
@@ -155,7 +149,7 @@ def _says_next(patient: Patient, stack: Stack) -> str:
     return ""
 
 
-def _says_both_ways(patient: Patient, sites: Sequence[Site]) -> bool:
+def _says_both_ways(patient: Patient, sites: Sequence[tuple[Sublayer, object]]) -> bool:
     """Whether the module of each attention has a flag, causal or is_causal, that is False."""
     modules = [patient.model.get_submodule(sublayer.name) for sublayer, _ in sites]
     return all(False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules)
@@ -164,17 +158,17 @@ def _says_both_ways(patient: Patient, sites: Sequence[Site]) -> bool:
 _ON_PADDING = 1e-3
 
 
-def _padding(sites: Sequence[Site]) -> Iterator[Fault]:
-    masked = [site for site in sites if site[1].on_padding is not None]
+def _padding(stack: Stack) -> Iterator[Fault]:
+    masked = [site for site in attending(stack) if site[1].on_padding is not None]
     found = [site for site in masked if (site[1].on_padding or 0.0) > _ON_PADDING]
     if found:
         worst = max(seen.on_padding or 0.0 for _, seen in found)
         inverted = worst > 0.99
         yield Fault(
             severity=Severity.WARNING,
-            where=where(found),
+            where=[site for site, _ in found],
             message=f"{counted(found, masked)} tokens give up to {worst:.2g} of their weight to padding, which the "
-            "batch's mask marks" + (", and none to tokens: the mask is inverted" if inverted else ""),
+            "batch's mask marks" + ", and none to tokens: the mask is inverted" * inverted,
             fix="hide padded keys from attention: "
             + ("1 and True mean the opposite in this attention" if inverted else "hand the batch's mask on to it"),
         )
@@ -203,33 +197,32 @@ _PLACES: dict[str, tuple[str, str]] = {
 """By what logits depend on: what is said, and what to do."""
 
 
-@rule("misplaced-positions")
-def misplaced_positions(patient: Patient) -> Iterator[Fault]:
+@stack_rule("misplaced-positions")
+def misplaced_positions(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Attention whose logits between tokens that are alike depend on something else than how far apart these are."""
-    for stack in patient.stacks:
-        sites = [site for site in attending(stack) if site[1].place_logits is not None]
-        kinds = [seen.place_logits for _, seen in sites]
-        for kind, (told, fix) in _PLACES.items():
-            found = [site for site, one in zip(sites, kinds, strict=True) if one == kind]
-            # Trained biases may have any order in a block.
-            if found and len(found) == len(sites):
-                yield Fault(where=where(found), message=f"a logit of q·k {told}", fix=fix)
-        turned = [site for site in sites if site[1].places_in_values]
-        if turned:
-            yield Fault(
-                severity=Severity.WARNING if len(turned) == len(sites) else Severity.INFO,
-                where=where(turned),
-                message="values are turned by their place too, and what attention adds up of them is turned back by "
-                "nothing",
-                fix="rotate queries and keys alone",
-            )
-        if len(kinds) > _FEW_BLOCKS and kinds[0] in ("apart", *_PLACES) and set(kinds[1:]) == {"none"}:
-            yield Fault(
-                where=where(sites[1:]),
-                message="attention knows places in the first block alone, by a rotation or a bias of its logits; in "
-                f"{len(sites) - 1} others that were looked at it knows none",
-                fix="hand the bias, or the table of angles, on to every block",
-            )
+    sites = [site for site in attending(stack) if site[1].place_logits is not None]
+    kinds = [seen.place_logits for _, seen in sites]
+    for kind, (told, fix) in _PLACES.items():
+        found = [site for site, one in zip(sites, kinds, strict=True) if one == kind]
+        # Trained biases may have any order in a block.
+        if found and len(found) == len(sites):
+            yield Fault(where=[site for site, _ in found], message=f"a logit of q·k {told}", fix=fix)
+    turned = [site for site in sites if site[1].places_in_values]
+    if turned:
+        yield Fault(
+            severity=Severity.WARNING if len(turned) == len(sites) else Severity.INFO,
+            where=[site for site, _ in turned],
+            message="values are turned by their place too, and what attention adds up of them is turned back by "
+            "nothing",
+            fix="rotate queries and keys alone",
+        )
+    if len(kinds) > _FEW_BLOCKS and kinds[0] in ("apart", *_PLACES) and set(kinds[1:]) == {"none"}:
+        yield Fault(
+            where=[site for site, _ in sites[1:]],
+            message="attention knows places in the first block alone, by a rotation or a bias of its logits; in "
+            f"{len(sites) - 1} others that were looked at it knows none",
+            fix="hand the bias, or the table of angles, on to every block",
+        )
 
 
 _FEW_BLOCKS = 3

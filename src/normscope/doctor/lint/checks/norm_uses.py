@@ -9,51 +9,49 @@ from ...measured import NormUse
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ..patient import Patient, is_librarys, listed
-from ..rule import Fault, rule
+from ..rule import Fault, rule, stack_rule
 from ..structure import blocks_end_normed, explained, in_blocks, wanted
 
 
-@rule("double-final-norm", of_structure=True)
-def double_final_norm(patient: Patient) -> Iterator[Fault]:
+@stack_rule("double-final-norm", of_structure=True)
+def double_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A norm after a stack whose last block ends in one already, or of a norm's output that nothing else reads."""
-    for number, stack in enumerate(patient.stacks):
-        formula = wanted(patient, number)
-        ends = formula is not None and stack.final_norm and blocks_end_normed(formula)
-        # A placement may have a further norm at its end itself.
-        at_end = ends and formula is not None and matches(formula.whole[-1], formula.blocks[-1])
-        if at_end:
-            published = is_librarys(patient.model, stack.norm_uses[-1].parameters)
-            yield Fault(
-                severity=Severity.INFO if published else Severity.WARNING,
-                where=stack.name,
-                message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
-                "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
-                fix="leave the norm after the stack out" + _PUBLISHED * published,
-            )
-        doubled = [use for use in stack.norm_uses if use.again is not None]
-        # That after the last block is spoken of already, or stands behind blocks of several placements.
-        mixed = not explained(in_blocks(stack))
-        spoken_of = at_end or (stack.final_norm and mixed and _ends_normed(patient, number))
-        doubled = doubled[:-1] if spoken_of and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
-        if doubled:
-            published = all(is_librarys(patient.model, use.parameters) for use in doubled)
-            yield Fault(
-                severity=Severity.INFO if published else Severity.WARNING,
-                where=listed(_module(use.parameters) for use in doubled),
-                message=f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} times in "
-                f"{stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing but gains and shifts",
-                fix="leave one of the two norms out" + _PUBLISHED * published,
-            )
+    formula = wanted(patient, stack)
+    ends = formula is not None and stack.final_norm and blocks_end_normed(formula)
+    # A placement may have a further norm at its end itself.
+    at_end = ends and formula is not None and matches(formula.whole[-1], formula.blocks[-1])
+    if at_end:
+        published = is_librarys(patient.model, stack.norm_uses[-1].parameters)
+        yield Fault(
+            severity=Severity.INFO if published else Severity.WARNING,
+            where=stack.name,
+            message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
+            "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
+            fix="leave the norm after the stack out" + _PUBLISHED * published,
+        )
+    doubled = [use for use in stack.norm_uses if use.again is not None]
+    # That after the last block is spoken of already, or stands behind blocks of several placements.
+    mixed = not explained(in_blocks(stack))
+    spoken_of = at_end or (stack.final_norm and mixed and _ends_normed(patient, stack))
+    doubled = doubled[:-1] if spoken_of and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
+    if doubled:
+        published = all(is_librarys(patient.model, use.parameters) for use in doubled)
+        yield Fault(
+            severity=Severity.INFO if published else Severity.WARNING,
+            where=[_module(use.parameters) for use in doubled],
+            message=f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} times in "
+            f"{stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing but gains and shifts",
+            fix="leave one of the two norms out" + _PUBLISHED * published,
+        )
 
 
 _PUBLISHED = "; nothing, where a library put it there: its checkpoints have learnt with both"
 
 
-def _ends_normed(patient: Patient, number: int) -> bool:
+def _ends_normed(patient: Patient, stack: Stack) -> bool:
     """Whether the last block's own placement, where blocks have several, leaves the stream normed."""
-    stack = patient.stacks[number]
     last = stack.sublayers[-1].placement
-    formula = wanted(patient, number, last) if last != stack.placement else None
+    formula = wanted(patient, stack, last) if last != stack.placement else None
     return formula is not None and blocks_end_normed(formula)
 
 
@@ -76,44 +74,42 @@ def _place(stack: Stack, use: NormUse) -> str:
     return f"at {listed(names)}" if names else "after the last block"
 
 
-@rule("shared-norm")
-def shared_norm(patient: Patient) -> Iterator[Fault]:
+@stack_rule("shared-norm")
+def shared_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Norms whose gain is used on different values for sub-layers that have matrices of their own.
 
     Whole blocks that are used several times, as ALBERT's, share all that they have. Sub-layers side by side may read
     one norm of one value.
     """
-    for stack in patient.stacks:
-        shared: dict[tuple[str, ...], list[NormUse]] = {}
-        for use in stack.norm_uses:
-            if use.parameters:
-                shared.setdefault(use.parameters, []).append(use)
-        found: dict[tuple[str, ...], list[str]] = {}
-        for parameters, uses in shared.items():
-            places: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
-            for use in uses:
-                readers = _readers(stack, use)
-                for matrices in [reader.measured.matrices for reader in readers] or [()]:
-                    places[matrices].add(use.reads)
-            # Of one value it is one norm, whoever reads it.
-            twice = _twice(stack, uses)
-            if (len(places) > 1 and len(set.union(*places.values())) > 1) or twice:
-                names = [reader.name for use in uses for reader in _readers(stack, use)]
-                ended = [] if all(_readers(stack, use) for use in uses) else ["the end of the stack"]
-                found[parameters] = list(dict.fromkeys([*names, *ended]))
-        if found:
-            first = next(iter(found))
-            yield Fault(
-                where=listed(map(_module, found)),
-                message=f"{len(found)} norms of {stack.blocks} blocks are used "
-                + (
-                    f"twice around one sub-layer: {_module(first)} at {found[first][0]}"
-                    if len(found[first]) == 1
-                    else f"at several places, which have weights of their own: {_module(first)} at "
-                    + listed(found[first], 4)
-                ),
-                fix="give every place a norm of its own, and apply it there",
-            )
+    shared: dict[tuple[str, ...], list[NormUse]] = {}
+    for use in stack.norm_uses:
+        if use.parameters:
+            shared.setdefault(use.parameters, []).append(use)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for parameters, uses in shared.items():
+        places: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
+        for use in uses:
+            readers = _readers(stack, use)
+            for matrices in [reader.measured.matrices for reader in readers] or [()]:
+                places[matrices].add(use.reads)
+        # Of one value it is one norm, whoever reads it.
+        twice = _twice(stack, uses)
+        if (len(places) > 1 and len(set.union(*places.values())) > 1) or twice:
+            names = [reader.name for use in uses for reader in _readers(stack, use)]
+            ended = [] if all(_readers(stack, use) for use in uses) else ["the end of the stack"]
+            found[parameters] = list(dict.fromkeys([*names, *ended]))
+    if found:
+        first = next(iter(found))
+        yield Fault(
+            where=map(_module, found),
+            message=f"{len(found)} norms of {stack.blocks} blocks are used "
+            + (
+                f"twice around one sub-layer: {_module(first)} at {found[first][0]}"
+                if len(found[first]) == 1
+                else f"at several places, which have weights of their own: {_module(first)} at "
+                + listed(found[first], 4)
+            ),
+        )
 
 
 def _twice(stack: Stack, uses: list[NormUse]) -> bool:
@@ -125,28 +121,27 @@ def _twice(stack: Stack, uses: list[NormUse]) -> bool:
     )
 
 
-@rule("norm-over-others")
-def norm_over_others(patient: Patient) -> Iterator[Fault]:
+@stack_rule("norm-over-others")
+def norm_over_others(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Norms whose statistics are taken over other dimensions than the one that matrices after them contract."""
-    for stack in patient.stacks:
-        wrong: defaultdict[tuple[tuple[int, ...], tuple[int, ...], int], list[NormUse]] = defaultdict(list)
-        for use in stack.norm_uses:
-            if use.features is not None and use.over and use.over != (use.features,):
-                wrong[use.shape, use.over, use.features].append(use)
-        for (shape, over, features), uses in wrong.items():
-            several = "dimensions " if len(over) > 1 else "dimension "
-            sizes = " × ".join(str(shape[at]) for at in over)
-            # Images are normed over channels and places together on purpose, as in PoolFormer.
-            meant = features in over and len(shape) > 3
-            yield Fault(
-                severity=Severity.INFO if meant else Severity.WARNING,
-                where=listed([name for use in uses if (name := _module(use.parameters))] or [stack.name]),
-                message=f"{len(uses)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks take their "
-                f"statistics over {several}{' and '.join(map(str, over))} of {shape}, {sizes} numbers; the features, "
-                f"which matrices after them read, are dimension {features} alone, {shape[features]} numbers",
-                fix=f"take mean and variance over the {shape[features]} features of each token; for LayerNorm, move "
-                "them to the last dimension first",
-            )
+    wrong: defaultdict[tuple[tuple[int, ...], tuple[int, ...], int], list[NormUse]] = defaultdict(list)
+    for use in stack.norm_uses:
+        if use.features is not None and use.over and use.over != (use.features,):
+            wrong[use.shape, use.over, use.features].append(use)
+    for (shape, over, features), uses in wrong.items():
+        several = "dimensions " if len(over) > 1 else "dimension "
+        sizes = " × ".join(str(shape[at]) for at in over)
+        # Images are normed over channels and places together on purpose, as in PoolFormer.
+        meant = features in over and len(shape) > 3
+        yield Fault(
+            severity=Severity.INFO if meant else Severity.WARNING,
+            where=[name for use in uses if (name := _module(use.parameters))] or stack.name,
+            message=f"{len(uses)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks take their "
+            f"statistics over {several}{' and '.join(map(str, over))} of {shape}, {sizes} numbers; the features, "
+            f"which matrices after them read, are dimension {features} alone, {shape[features]} numbers",
+            fix=f"take mean and variance over the {shape[features]} features of each token; for LayerNorm, move "
+            "them to the last dimension first",
+        )
 
 
 _ON_THE_SPHERE = ("ngpt",)
@@ -170,7 +165,7 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
         if len(unit) > 1 and not patient.trained and stack.placement not in _ON_THE_SPHERE:
             width = unit[0].shape[-1]
             yield Fault(
-                where=listed(_module(use.parameters) for use in unit),
+                where=[_module(use.parameters) for use in unit],
                 message=f"{len(unit)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks divide by the root "
                 f"of a sum of squares and not of their mean: entries leave them at 1/√{width} = {width**-0.5:.3g} and "
                 "not at 1, so that all that matrices make of them is as much smaller",
@@ -189,22 +184,20 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
         )
 
 
-@rule("norms-swapped", of_structure=True)
-def norms_swapped(patient: Patient) -> Iterator[Fault]:
+@stack_rule("norms-swapped", of_structure=True)
+def norms_swapped(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Norms of a block that are numbered, as ln_1 and ln_2, and come in another order than their numbers."""
-    for stack in patient.stacks:
-        uses: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for use in sorted(stack.norm_uses, key=lambda use: use.at):
-            above, _, name = _module(use.parameters).rpartition(".")
-            stem = name.rstrip("0123456789")
-            if above and stem and stem != name:
-                uses[above, stem].append(int(name.removeprefix(stem)))
-        swapped = [(key, order) for key, order in uses.items() if order == sorted(set(order), reverse=True)]
-        found = [f"{above}.{stem}{number}" for (above, stem), order in swapped if len(order) > 1 for number in order]
-        if not all(is_librarys(patient.model, (f"{name}.weight",)) for name in found):
-            yield Fault(
-                where=listed(found),
-                message=f"{listed(found, 2)} are used in this order, {len(found)} of the {len(stack.norm_uses)} norms "
-                f"of {stack.blocks} blocks: the first of a block where the second would be",
-                fix="let the norms of a block change places, in the code or by name",
-            )
+    uses: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for use in sorted(stack.norm_uses, key=lambda use: use.at):
+        above, _, name = _module(use.parameters).rpartition(".")
+        stem = name.rstrip("0123456789")
+        if above and stem and stem != name:
+            uses[above, stem].append(int(name.removeprefix(stem)))
+    swapped = [(key, order) for key, order in uses.items() if order == sorted(set(order), reverse=True)]
+    found = [f"{above}.{stem}{number}" for (above, stem), order in swapped if len(order) > 1 for number in order]
+    if not all(is_librarys(patient.model, (f"{name}.weight",)) for name in found):
+        yield Fault(
+            where=found,
+            message=f"{listed(found, 2)} are used in this order, {len(found)} of the {len(stack.norm_uses)} norms "
+            f"of {stack.blocks} blocks: the first of a block where the second would be",
+        )

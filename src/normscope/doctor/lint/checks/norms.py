@@ -1,136 +1,135 @@
 """Norms: missing at the end of a stack, unlike for queries and keys, or with an unfit ε."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import torch
 from torch import nn
 
-from ...record import Sublayer
+from ...record import Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, branch_names, listed
-from ..rule import Fault, rule
-from ..structure import carries_norm, ends_in_norm, is_normed, wanted
+from ..patient import Patient
+from ..rule import Fault, rule, stack_rule
+from ..structure import carries_norm, ends_in_norm, is_normed, number_of, wanted
 
 CLOSED_SHARE = 0.1
 """Sum of the branches' shares of a stack up to which its branches count as closed at the start."""
 
 
-@rule("missing-final-norm", of_structure=True)
-def missing_final_norm(patient: Patient) -> Iterator[Fault]:
+@stack_rule("missing-final-norm", of_structure=True)
+def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A stack whose placement ends in a norm, read as its last sum leaves it."""
-    for number, stack in enumerate(patient.stacks):
-        title = ends_in_norm(patient, number)
-        # A stack without any norm, an encoder's memory and a stream that is cut in two have rules of their own.
-        memory = any(other.memory == number and not other.memory_normed for other in patient.stacks)
-        cut = any(other.continues == number for other in patient.stacks)
-        if stack.end_read_by == "norm" or memory or cut or not stack.norm:
-            continue
-        if title is None or carries_norm(stack, wanted(patient, number)):
-            continue
-        last = stack.sublayers[-1].measured.sum_square if stack.sublayers else stack.end_square
-        reader = "weights read" if stack.end_read_by == "weights" else "the model returns"
-        rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
-        # A single block beside a deeper stack is a head or a reader of it.
-        beside = stack.blocks == 1 and any(other.blocks > 1 for other in patient.stacks)
-        # What hands on to another stack, as stages and skips that are put side by side do, is no end of the model.
-        beside = beside or stack.feeds_later
-        yield Fault(
-            severity=Severity.INFO if beside else Severity.WARNING,
-            where=stack.name,
-            message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream"
-            + (f" of mean square {last:.3g}, where a norm gives 1" if patient.measured else " that grows with depth"),
-            fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block",
-        )
+    title = ends_in_norm(patient, stack)
+    # A stack without any norm, an encoder's memory and a stream that is cut in two have rules of their own.
+    number = number_of(patient.stacks, stack)
+    memory = any(other.memory == number and not other.memory_normed for other in patient.stacks)
+    cut = any(other.continues == number for other in patient.stacks)
+    known = stack.end_read_by == "norm" or memory or cut or not stack.norm
+    if known or title is None or carries_norm(patient, stack):
+        return
+    last = stack.sublayers[-1].measured.sum_square if stack.sublayers else stack.end_square
+    reader = "weights read" if stack.end_read_by == "weights" else "the model returns"
+    rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
+    # A single block beside a deeper stack is a head or a reader of it.
+    beside = stack.blocks == 1 and any(other.blocks > 1 for other in patient.stacks)
+    # What hands on to another stack, as stages and skips that are put side by side do, is no end of the model.
+    beside = beside or stack.feeds_later
+    yield Fault(
+        severity=Severity.INFO if beside else Severity.WARNING,
+        where=stack.name,
+        message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream"
+        + (f" of mean square {last:.3g}, where a norm gives 1" if patient.measured else " that grows with depth"),
+        fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block",
+    )
 
 
-@rule("unnormed-memory")
-def unnormed_memory(patient: Patient) -> Iterator[Fault]:
+@stack_rule("unnormed-memory")
+def unnormed_memory(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Cross-attention that reads an encoder's residual sum as it is."""
-    for stack in patient.stacks:
-        if stack.memory is None or stack.memory_normed:
-            continue
-        encoder = patient.stacks[stack.memory]
-        formula = wanted(patient, stack.memory)
-        # Values that are carried from block to block, or states of an encoder that some blocks look at, are no memory.
-        crossing = {sublayer.block for sublayer in stack.sublayers if sublayer.kind == "cross_attention"}
-        if not crossing or not encoder.norm or formula is None or not is_normed(formula.whole[-1].end):
-            continue
-        square = encoder.sublayers[-1].measured.sum_square
-        yield Fault(
-            severity=Severity.ERROR if len(crossing) == stack.blocks else Severity.INFO,
-            where=stack.name,
-            message=f"cross-attention of {stack.blocks} blocks reads the sum that {encoder.name or 'the encoder'} ends "
-            f"in, of mean square {square:.3g}, with no norm between; a norm gives 1",
-            fix=f"put a {encoder.norm} of width {encoder.width} after the encoder, and give its output to the decoder",
-        )
+    if stack.memory is None or stack.memory_normed:
+        return
+    encoder = patient.stacks[stack.memory]
+    formula = wanted(patient, encoder)
+    # Values that are carried from block to block, or states of an encoder that some blocks look at, are no memory.
+    crossing = {sublayer.block for sublayer in stack.sublayers if sublayer.kind == "cross_attention"}
+    if not crossing or not encoder.norm or formula is None or not is_normed(formula.whole[-1].end):
+        return
+    square = encoder.sublayers[-1].measured.sum_square
+    yield Fault(
+        severity=Severity.ERROR if len(crossing) == stack.blocks else Severity.INFO,
+        where=stack.name,
+        message=f"cross-attention of {stack.blocks} blocks reads the sum that {encoder.name or 'the encoder'} ends "
+        f"in, of mean square {square:.3g}, with no norm between; a norm gives 1",
+        fix=f"put a {encoder.norm} of width {encoder.width} after the encoder, and give its output to the decoder",
+    )
 
 
-@rule("no-norm")
-def no_norm(patient: Patient) -> Iterator[Fault]:
+@stack_rule("no-norm")
+def no_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A stack without norms that is no placement made for that."""
-    for number, stack in enumerate(patient.stacks):
-        # Norms of queries and keys do not bound what a branch adds; others within F do.
-        inside = {place.name for sublayer in stack.sublayers for place in sublayer.formula.branch.inside}
-        if stack.norm or inside - {"score"}:
-            continue
-        formula = wanted(patient, number)
-        unsure = any(sublayer.placement and sublayer.confidence == "unsure" for sublayer in stack.sublayers)
-        if formula is not None and not unsure and not formula.has_norms:
-            continue
-        share = sum(sublayer.measured.share for sublayer in stack.sublayers)
-        growth = stack.end_square / stack.source_square if stack.source_square else float("inf")
-        closed = share <= CLOSED_SHARE
-        # Norms of batches are fixed numbers in evaluation mode, and convolutions have them.
-        convolves = {sublayer.kind for sublayer in stack.sublayers} == {"convolution"}
-        yield Fault(
-            severity=Severity.INFO if closed or convolves else Severity.WARNING,
-            where=stack.name,
-            message=f"no norm in {stack.blocks} blocks, and no registered placement without norms; the stream's mean "
-            f"square grows {growth:.3g}-fold over the stack" + (", its branches starting closed" if closed else ""),
-            fix="add norms, or choose a placement and an initialisation made to go without: ReZero, T-Fixup",
-        )
+    # Norms of queries and keys do not bound what a branch adds; others within F do.
+    inside = {place.name for sublayer in stack.sublayers for place in sublayer.formula.branch.inside}
+    if stack.norm or inside - {"score"}:
+        return
+    formula = wanted(patient, stack)
+    unsure = any(sublayer.placement and sublayer.confidence == "unsure" for sublayer in stack.sublayers)
+    if formula is not None and not unsure and not formula.has_norms:
+        return
+    share = sum(sublayer.measured.share for sublayer in stack.sublayers)
+    growth = stack.end_square / stack.source_square if stack.source_square else float("inf")
+    closed = share <= CLOSED_SHARE
+    # Norms of batches are fixed numbers in evaluation mode, and convolutions have them.
+    convolves = {sublayer.kind for sublayer in stack.sublayers} == {"convolution"}
+    yield Fault(
+        severity=Severity.INFO if closed or convolves else Severity.WARNING,
+        where=stack.name,
+        message=f"no norm in {stack.blocks} blocks, and no registered placement without norms; the stream's mean "
+        f"square grows {growth:.3g}-fold over the stack" + (", its branches starting closed" if closed else ""),
+    )
 
 
 _SIDES = 2
 """Queries and keys."""
 
 
-@rule("query-key-norms", of_structure=True)
-def query_key_norms(patient: Patient) -> Iterator[Fault]:
+@stack_rule("query-key-norms", of_structure=True)
+def query_key_norms(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Attention whose queries and keys are normed in different ways, or in other ways than those of other blocks."""
-    for stack in patient.stacks:
-        attending = [s for s in stack.sublayers if s.kind in ("attention", "cross_attention") and s.block > 0]
-        yield from _unnormed(attending)
-        yield from _over_others(attending)
-        # Where the stream was not understood, its own norms may look like those of queries and keys.
-        attending = [s for s in attending if stack.placement or s.placement or s.confidence == "sure"]
-        normed = [sublayer for sublayer in attending if _head_norms(sublayer)]
-        if not normed:
-            continue
-        one_sided = [sublayer for sublayer in normed if len(_head_norms(sublayer)) == 1]
-        # With more norms than two, some are of what queries or keys are made from, as DeepSeek's latent vectors.
-        unlike = [s for s in normed if len(_head_norms(s)) == _SIDES and len(set(_head_norms(s))) > 1]
-        yield from _between_the_two(one_sided, _one_side(one_sided))
-        yield from _between_the_two(
-            unlike, "one of queries and keys is normed head by head, and the other over all heads"
-        )
-        yield from _from_block_to_block(attending)
-        if all(set(_head_norms(sublayer)) == {False} for sublayer in normed):
+    attending = [s for s in stack.sublayers if s.kind in ("attention", "cross_attention") and s.block > 0]
+    yield from _unnormed(attending)
+    yield from _over_others(attending)
+    # Where the stream was not understood, its own norms may look like those of queries and keys.
+    attending = [s for s in attending if stack.placement or s.placement or s.confidence == "sure"]
+    normed = [sublayer for sublayer in attending if _head_norms(sublayer)]
+    if not normed:
+        return
+    one_sided = [sublayer for sublayer in normed if len(_head_norms(sublayer)) == 1]
+    # With more norms than two, some are of what queries or keys are made from, as DeepSeek's latent vectors.
+    unlike = [s for s in normed if len(_head_norms(s)) == _SIDES and len(set(_head_norms(s))) > 1]
+    by_head = "one of queries and keys is normed head by head, and the other over all heads"
+    for some, told in ((one_sided, _one_side(one_sided)), (unlike, by_head)):
+        if some:
             yield Fault(
-                severity=Severity.INFO,
-                where=listed(sublayer.name for sublayer in normed),
-                message="queries and keys are normed over all heads together, so that a head with large queries makes "
-                "those of the others small, and a split of heads over processes changes the function",
-                fix="nothing, where this is meant, as in OLMo 2; else norm each head on its own, as Gemma 3 and Qwen3",
+                where=some,
+                message=f"{told}: {len(some)} of the sub-layers. Attention logits are bounded where both are normed",
+                fix="norm queries and keys in the same way",
             )
+    yield from _from_block_to_block(attending)
+    if all(set(_head_norms(sublayer)) == {False} for sublayer in normed):
+        yield Fault(
+            severity=Severity.INFO,
+            where=normed,
+            message="queries and keys are normed over all heads together, so that a head with large queries makes "
+            "those of the others small, and a split of heads over processes changes the function",
+            fix="nothing, where this is meant, as in OLMo 2; else norm each head on its own, as Gemma 3 and Qwen3",
+        )
 
 
 def _over_others(attending: list[Sublayer]) -> Iterator[Fault]:
     found = [one for one in attending if (seen := one.measured.attention) and seen.normed_wrong]
     if found:
         yield Fault(
-            where=listed(one.name for one in found),
+            where=found,
             message="norms of queries and keys take their statistics over other dimensions than the features of a "
             f"head, in {len(found)} of {len(attending)} attentions: over heads or tokens they bound no logit",
             fix="norm the last dimension of (B, H, T, D), the width of a head",
@@ -138,11 +137,13 @@ def _over_others(attending: list[Sublayer]) -> Iterator[Fault]:
 
 
 def _unnormed(attending: list[Sublayer]) -> Iterator[Fault]:
-    places = [sublayer for sublayer in attending if (seen := sublayer.measured.attention) and seen.unnormed]
-    for sides in dict.fromkeys(seen.unnormed for place in places if (seen := place.measured.attention)):
-        some = [place for place in places if (seen := place.measured.attention) and seen.unnormed == sides]
+    by_sides: defaultdict[tuple[str, ...], list[Sublayer]] = defaultdict(list)
+    for one in attending:
+        if (seen := one.measured.attention) and seen.unnormed:
+            by_sides[seen.unnormed].append(one)
+    for sides, some in by_sides.items():
         yield Fault(
-            where=listed(sublayer.name for sublayer in some),
+            where=some,
             message=f"{' and '.join(sides)} are made from the stream as it is, the others of queries, keys and values "
             f"from a norm of it, in {len(some)} of {len(attending)} attentions",
             fix="make queries, keys and values from the same normed stream: y = norm(x), attention(y, y, y)",
@@ -152,14 +153,9 @@ def _unnormed(attending: list[Sublayer]) -> Iterator[Fault]:
 def _one_side(sublayers: list[Sublayer]) -> str:
     """Which of queries and keys is normed, where that was measured, and whether values are in the other's place."""
     sides = {seen.normed for sublayer in sublayers if (seen := sublayer.measured.attention)}
-    told = "the queries or the keys are normed, and the other of the two is not"
-    if sides in ({("keys",)}, {("queries",)}):
-        ((side,),) = sides
-        told = f"the {side} are normed, and the other of the two is not"
-    places = [{place.name for place in sublayer.formula.branch.inside} for sublayer in sublayers]
-    if places and all("value" in names for names in places):
-        told += ", but the values are"
-    return told
+    ((side,),) = sides if sides in ({("keys",)}, {("queries",)}) else (("queries or the keys",),)
+    values = all("value" in {place.name for place in one.formula.branch.inside} for one in sublayers)
+    return f"the {side} are normed, and the other of the two is not" + ", but the values are" * values
 
 
 def _head_norms(sublayer: Sublayer) -> tuple[bool, ...]:
@@ -169,15 +165,6 @@ def _head_norms(sublayer: Sublayer) -> tuple[bool, ...]:
         # What norms stand before their matrices, as behind a reduction of keys and values, does not bound logits.
         return ()
     return tuple(place.by_head for place in sublayer.formula.branch.inside if place.name == "score")
-
-
-def _between_the_two(places: list[Sublayer], told: str) -> Iterator[Fault]:
-    if places:
-        yield Fault(
-            where=listed(sublayer.name for sublayer in places),
-            message=f"{told}: {len(places)} of the sub-layers. Attention logits are bounded where both are normed",
-            fix="norm queries and keys in the same way",
-        )
 
 
 def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
@@ -191,7 +178,7 @@ def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
         others = [sublayer for sublayer in likes if _head_norms(sublayer) != usual]
         yield Fault(
             severity=Severity.INFO,
-            where=listed(sublayer.name for sublayer in others),
+            where=others,
             message=f"queries and keys are normed otherwise than in most blocks: {len(others)} of {len(likes)}",
             fix="nothing, where blocks have different kinds of attention; else give all of them the same norms",
         )
@@ -201,8 +188,7 @@ def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
 def norm_epsilon(patient: Patient) -> Iterator[Fault]:
     """Whether the ε of norms guards them at all, and whether it leaves them to normalise."""
     for stack in patient.stacks:
-        if stack.norm_epsilon is not None:
-            yield from _lost(patient, stack.name, stack.norm_epsilon)
+        yield from _lost(patient, stack.name, stack.norm_epsilon or 0.0)
     yield from _swamping(patient)
 
 
@@ -248,7 +234,7 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
             if not any(read / 4 <= float(one.detach().square().mean()) <= 4 * read for one in tables):
                 continue
             yield Fault(
-                where=listed(names) if stack.norm_uses else stack.name,
+                where=names if stack.norm_uses else stack.name,
                 message=f"the norm of the embedding adds ε = {epsilon:.2g} to a mean square of {read:.2g}, "
                 f"so that the stream starts at {square**0.5:.2g} times what a norm gives",
                 fix=_LARGER,
@@ -259,7 +245,7 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
         if small:
             square, sublayer = min(small, key=lambda pair: pair[0])
             yield Fault(
-                where=branch_names(one for _, one in small),
+                where=[one for _, one in small],
                 message=f"the norm at {sublayer.name} adds ε = {epsilon:.2g} to a mean square of {square:.2g}, "
                 f"so that its output is {(1 + epsilon / square) ** -0.5:.2g} times what a norm gives",
                 fix=_LARGER,

@@ -10,7 +10,7 @@ from ....report.words import counted, learning_rate, surer_rate
 from ...record import Stack
 from ...result import Severity
 from ...trace.forward import norm_parameters
-from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients, is_closed, listed, trained_in
+from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients, is_closed, trained_in
 from ..rule import Fault, rule
 
 
@@ -36,7 +36,7 @@ def decayed_norms(patient: Patient) -> Iterator[Fault]:
             why = _why_meant(patient, [watched[one] for one in found], alone=alone)
             yield Fault(
                 severity=Severity.INFO if why else Severity.WARNING,
-                where=listed(found),
+                where=found,
                 message=f"parameter group {name!r} of {type(patient.optimizer).__name__} decays {len(found)} gains, "
                 f"shifts or gates of {len(group['params'])} parameters by {decay:g}" + (f"; {why}" if why else ""),
                 fix=f"nothing, where this is meant; else {_APART}" if why else _APART,
@@ -112,7 +112,7 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
     if len(blocks) > 1 and not any(id(weight) in held for weight in blocks):
         yield Fault(
             severity=Severity.WARNING,
-            where=listed(stack.name for stack in patient.stacks),
+            where=patient.stacks,
             message=f"the optimiser holds {len(held & own)} of the model's parameters and none of any block, though "
             "these ask for gradients: no update changes a block",
             fix="build the optimiser after all blocks are registered (nn.ModuleList holds them, a list does not), or "
@@ -121,7 +121,7 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
         return
     yield Fault(
         severity=Severity.WARNING if alone else Severity.INFO,
-        where=listed(missing),
+        where=missing,
         message=f"{len(missing)} of {len(watched)} trainable gains, shifts or gates are in no parameter group"
         + ("" if alone else f", and {len(others) - len(missing)} other parameters are not either"),
         fix="add them to a group (with weight_decay=0), or set requires_grad_(False) where they are meant to stay",

@@ -14,11 +14,11 @@ from ...find.segments import Segment
 from ...identify.candidates import blocks_of
 from ...identify.matching import TOLERANCE, Outline, matches, outline
 from ...identify.stacks import wired_like
-from ...record import Sublayer
+from ...record import Stack, Sublayer
 from ...result import Severity
 from ..block_wirings import unlike_all
-from ..patient import Patient, a_configured_placement, listed
-from ..rule import Fault, rule
+from ..patient import Patient, a_configured_placement
+from ..rule import Fault, rule, stack_rule
 from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
 from . import wiring
 
@@ -40,17 +40,16 @@ class _NearMiss:
     """Of what the found constants would be right; "" where that is not known."""
 
 
-def near(patient: Patient, number: int) -> tuple[_NearMiss, ...]:
+def near(patient: Patient, stack: Stack) -> tuple[_NearMiss, ...]:
     """The placements that differ from a stack in the values of one constant alone.
 
     Empty where a registered placement has the stack's constants, or the stack has none.
     """
-    stack = patient.stacks[number]
     inside = in_blocks(stack)
     observed = _outlines([sublayer.formula.segment for sublayer in inside])
     if not observed or explained(inside):
         return ()
-    shape = shape_of(patient.stacks, number)
+    shape = shape_of(patient.stacks, stack)
     found = []
     for placement in registered().values():
         formula = _Formula(placement=placement, kinds=kinds_of(stack))
@@ -170,15 +169,15 @@ def is_same(a: float, b: float) -> bool:
 def mixed_placements(patient: Patient) -> Iterator[Fault]:
     """Blocks of one stack with different formulas that no registered placement has together."""
     shapes = {name: tuple(weight.shape) for name, weight in patient.weights.items()}
-    for number, stack in enumerate(patient.stacks):
+    for stack in patient.stacks:
         inside = in_blocks(stack)
         # A mistake that is known by its name is told by that alone.
         known = any(True for _ in wiring.misplaced_step.check(patient))
-        if not known and not _is_a_mixture(patient, number) and (odd := unlike_all(stack, shapes)):
+        if not known and not _is_a_mixture(patient, stack) and (odd := unlike_all(stack, shapes)):
             yield odd
             continue
-        yield from _by_one_block(patient, number)
-        if explained(inside) or near(patient, number) or carries_norm(stack, wanted(patient, number)):
+        yield from _by_one_block(patient, stack)
+        if explained(inside) or near(patient, stack) or carries_norm(patient, stack):
             continue
         # Of a mean over depth every sub-layer reads one value more than the one before.
         if any(sublayer.formula.over_depth for sublayer in inside):
@@ -191,8 +190,8 @@ def mixed_placements(patient: Patient) -> Iterator[Fault]:
             ]
             few = min(blocks.values(), key=len)
             yield Fault(
-                severity=Severity.WARNING if _is_a_slip(patient, number, few) else Severity.INFO,
-                where=listed(sublayer.name for sublayer in inside if sublayer.block in few),
+                severity=Severity.WARNING if _is_a_slip(patient, stack, few) else Severity.INFO,
+                where=[sublayer for sublayer in inside if sublayer.block in few],
                 message="the blocks of one stack are wired differently, as no registered placement has them: "
                 + "; ".join(parts),
                 fix="wire all blocks alike, or by the rule of a placement that mixes them, such as Mix-LN's first "
@@ -200,16 +199,15 @@ def mixed_placements(patient: Patient) -> Iterator[Fault]:
             )
 
 
-def _is_a_mixture(patient: Patient, number: int) -> bool:
+def _is_a_mixture(patient: Patient, stack: Stack) -> bool:
     """Whether a registered placement that wires blocks in several ways explains a stack."""
-    formula = wanted(patient, number) if explained(in_blocks(patient.stacks[number])) else None
+    formula = wanted(patient, stack) if explained(in_blocks(stack)) else None
     return formula is not None and any(not matches(piece, formula.blocks[0]) for piece in formula.blocks)
 
 
-def _by_one_block(patient: Patient, number: int) -> Iterator[Fault]:
+def _by_one_block(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A mixture that a single block tells from Pre-LN, as Mix-LN of 4 to 7 blocks."""
-    stack = patient.stacks[number]
-    blocks = list(_by_formulas(in_blocks(stack)).values()) if _is_a_mixture(patient, number) else []
+    blocks = list(_by_formulas(in_blocks(stack)).values()) if _is_a_mixture(patient, stack) else []
     if len(blocks) != _MIXED or len(blocks[1]) != 1:
         return
     (odd,) = blocks[1]
@@ -217,7 +215,7 @@ def _by_one_block(patient: Patient, number: int) -> Iterator[Fault]:
         title = named(stack.placement).title
         yield Fault(
             severity=Severity.INFO,
-            where=listed(one.name for one in stack.sublayers if one.block == odd),
+            where=[one for one in stack.sublayers if one.block == odd],
             message=f"block {odd} of {stack.blocks} alone makes this {title}: the others are wired as Pre-LN too",
             fix=f"nothing, where {title} is meant; else wire block {odd} as the others",
         )
@@ -227,13 +225,12 @@ _MIXED = 2
 """Ways in which the blocks of a mixture are wired."""
 
 
-def _is_a_slip(patient: Patient, number: int, few: list[int]) -> bool:
+def _is_a_slip(patient: Patient, stack: Stack, few: list[int]) -> bool:
     """Whether the blocks that differ are in no place where a design would have them, and built like the others.
 
     Designs have them at the beginning (ModernBERT, Mix-LN), at the end, or every so often (Gemma 4, OLMo hybrid), and
     often with other matrices or with formulas of their own.
     """
-    stack = patient.stacks[number]
     at_an_end = few in (list(range(1, len(few) + 1)), list(range(stack.blocks - len(few) + 1, stack.blocks + 1)))
     steps = {b - a for a, b in pairwise(few)}
     every_so_often = len(steps) == 1 and (stack.blocks - len(few)) // max(steps) <= len(few)
@@ -295,34 +292,33 @@ def flag_contradicts(patient: Patient) -> Iterator[Fault]:
                 )
 
 
-@rule("wrong-constants", of_structure=True)
-def wrong_constants(patient: Patient) -> Iterator[Fault]:
+@stack_rule("wrong-constants", of_structure=True)
+def wrong_constants(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A placement's formula with constants of another depth, or of none."""
-    for number, stack in enumerate(patient.stacks):
-        several = near(patient, number)
-        if not several:
-            continue
-        right = [one for one in several if one.source] or list(several)
-        first = right[0]
-        formula = in_blocks(stack)[0].formula
-        wanted = "; ".join(f"{one.placement.title} has {_shown(one.wanted)}" for one in right)
-        sources = [f"{one.placement.title}'s {one.source}" for one in right if one.source]
-        source = " and ".join(sources) or "of no registered placement at any depth"
-        by_block = len(set(first.wanted)) > 1
-        swapped = [one for one in several if not one.source and _is_gain(patient, number, one.placement, first.found)]
-        if swapped:
-            source = f"what {swapped[0].placement.title} multiplies initial weights with, in the place of its constant"
-        yield Fault(
-            severity=Severity.WARNING if first.source or swapped else Severity.INFO,
-            where=stack.name,
-            message=f"{formula}: the constant is {_shown(first.found)}, {source}; with {stack.blocks} blocks {wanted}",
-            fix="compute it from the number of " + ("the block, counted from 1" if by_block else "blocks"),
-        )
+    several = near(patient, stack)
+    if not several:
+        return
+    right = [one for one in several if one.source] or list(several)
+    first = right[0]
+    formula = in_blocks(stack)[0].formula
+    wanted = "; ".join(f"{one.placement.title} has {_shown(one.wanted)}" for one in right)
+    sources = [f"{one.placement.title}'s {one.source}" for one in right if one.source]
+    source = " and ".join(sources) or "of no registered placement at any depth"
+    by_block = len(set(first.wanted)) > 1
+    swapped = [one for one in several if not one.source and _is_gain(patient, stack, one.placement, first.found)]
+    if swapped:
+        source = f"what {swapped[0].placement.title} multiplies initial weights with, in the place of its constant"
+    yield Fault(
+        severity=Severity.WARNING if first.source or swapped else Severity.INFO,
+        where=stack.name,
+        message=f"{formula}: the constant is {_shown(first.found)}, {source}; with {stack.blocks} blocks {wanted}",
+        fix="compute it from the number of " + ("the block, counted from 1" if by_block else "blocks"),
+    )
 
 
-def _is_gain(patient: Patient, number: int, placement: type[Placement], found: Sequence[float]) -> bool:
+def _is_gain(patient: Patient, stack: Stack, placement: type[Placement], found: Sequence[float]) -> bool:
     """Whether a constant is the one by which a placement draws its weights."""
-    shape = shape_of(patient.stacks, number)
+    shape = shape_of(patient.stacks, stack)
     gain = placement(shape).gain("value", Site(kind="attention", block=1, stack=shape))
     return gain != 1 and all(abs(one / gain - 1) < _SAME_GAIN for one in found)
 

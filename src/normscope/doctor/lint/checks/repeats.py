@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from ....report.words import kind_name
 from ...record import Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, branch_names, listed
-from ..rule import Fault, rule
+from ..patient import Patient, listed
+from ..rule import Fault, rule, stack_rule
 from ..structure import by_kind
 
 
@@ -42,10 +42,8 @@ def shared_blocks(patient: Patient) -> Iterator[Fault]:
             )
             yield Fault(
                 severity=Severity.INFO if evenly and not listed_twice else Severity.WARNING,
-                where=listed(listed_twice or [one.name for one in firsts]),
+                where=listed_twice or firsts,
                 message=f"{one_place} are computed with the same weights{how}",
-                fix="nothing, where one layer is to be used several times; else build a layer for every block, as "
-                "nn.ModuleList(Layer() for _ in range(n)) does, and call each once",
             )
 
 
@@ -80,7 +78,7 @@ def altered_stream(patient: Patient) -> Iterator[Fault]:
     overwritten = list(dict.fromkeys(name for name, number in patient.observed.writers if number in cores))
     if len(overwritten) > 1:
         yield Fault(
-            where=listed(overwritten),
+            where=overwritten,
             message=f"{len(overwritten)} norms write into the tensor that they are given, which the skip goes on with: "
             "it carries the normed stream, and of all that the norm does the branch has its gain alone",
             fix="make a new tensor, x = x * y for x.mul_(y)",
@@ -91,7 +89,7 @@ def altered_stream(patient: Patient) -> Iterator[Fault]:
         attends = any(one.kind == "attention" for _, number in places for one in patient.stacks[number].sublayers)
         if len(places) > 1 and attends:
             yield Fault(
-                where=listed(name for name, _ in places),
+                where=[name for name, _ in places],
                 message=f"the sum of skip and branch goes through {_SAID.get(what, what)} {len(places)} times between "
                 "the first sub-layer and the last",
                 fix="take it of the branch alone: x + dropout(F(norm(x)))" if what == "dropout" else "add, and no more",
@@ -130,7 +128,6 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
             yield Fault(
                 where=row,
                 message=f"{row} has {stack.blocks} blocks, and the configuration says {key} = {depth}",
-                fix="build as many blocks as the configuration says, or correct it where the model is right",
             )
 
 
@@ -179,28 +176,24 @@ def untied_head(patient: Patient) -> Iterator[Fault]:
                 where=one.name,
                 message=f"the configuration says that the output matrix is the embedding, and {one.name} is a "
                 "matrix of its own",
-                fix="tie it after weights are built, cast, sharded or loaded, head.weight = embedding.weight, or "
-                "correct the configuration",
             )
 
 
-@rule("detached-skip")
-def detached_skips(patient: Patient) -> Iterator[Fault]:
+@stack_rule("detached-skip")
+def detached_skips(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Sub-layers whose skip is detached: an error where all of a stack's are, for nothing is to be gained by that."""
-    for stack in patient.stacks:
-        places = [one for one in stack.sublayers if one.measured.skip_stopped]
-        # The first sub-layer's comes from no other, and is not known to be.
-        possible = max(len(stack.sublayers) - 1, 1)
-        if places:
-            blocks = dict.fromkeys(str(one.block) for one in places)
-            yield Fault(
-                severity=Severity.ERROR if len(places) >= possible else Severity.WARNING,
-                where=branch_names(places),
-                message=f"the skip of {len(places)} of {len(stack.sublayers)} sub-layers goes through a detach, in "
-                f"block{'s' if len(blocks) > 1 else ''} {', '.join(blocks)}: no gradient passes the sum there but "
-                "through the branch",
-                fix="take x for x.detach() (or x.data) where it is added to F(x)",
-            )
+    places = [one for one in stack.sublayers if one.measured.skip_stopped]
+    # The first sub-layer's comes from no other, and is not known to be.
+    possible = max(len(stack.sublayers) - 1, 1)
+    if places:
+        blocks = dict.fromkeys(str(one.block) for one in places)
+        yield Fault(
+            severity=Severity.ERROR if len(places) >= possible else Severity.WARNING,
+            where=places,
+            message=f"the skip of {len(places)} of {len(stack.sublayers)} sub-layers goes through a detach, in "
+            f"block{'s' if len(blocks) > 1 else ''} {', '.join(blocks)}: no gradient passes the sum there but "
+            "through the branch",
+        )
 
 
 @rule("positions-added-again")
@@ -214,7 +207,6 @@ def positions_again(patient: Patient) -> Iterator[Fault]:
             where=name,
             message=f"{name or 'what is the same for every input'} is added to the stream {len(places)} "
             f"times: before or in block {', '.join(blocks)}",
-            fix="add it once, to the embedding; in attention, to queries and keys rather than to the stream",
         )
 
 
@@ -225,11 +217,10 @@ def random_in_evaluation(patient: Patient) -> Iterator[Fault]:
     if draws:
         after, block = _at(patient, draws[0][1])
         yield Fault(
-            where=listed(module for module, _ in draws),
+            where=[module for module, _ in draws],
             message=f"in evaluation mode, too, data is multiplied with numbers that every pass draws anew, at "
             f"{len(draws)} place{'s' if len(draws) > 1 else ''}, first in block {block}"
             + (f", after {after.name}" if after is not None and after.name else ""),
-            fix="use an nn.Dropout module, or functional.dropout(x, p, self.training)",
         )
 
 

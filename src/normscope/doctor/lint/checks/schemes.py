@@ -21,8 +21,8 @@ from ..initial_schemes import (
     split_in_two,
     width_law,
 )
-from ..patient import Patient, initial_weights, listed
-from ..rule import Fault, rule
+from ..patient import Patient, initial_weights
+from ..rule import Fault, stack_rule
 
 _LEAST_BLOCKS = 3
 """With fewer, √(2L) is too near to other factors."""
@@ -40,14 +40,13 @@ _ROUND = (0.5, 0.25, 0.1)
 """Ratios that somebody may have chosen, and no depth."""
 
 
-@rule("initial-scheme", initial_weights)
-def initial_scheme(patient: Patient) -> Iterator[Fault]:
+@stack_rule("initial-scheme", initial_weights)
+def initial_scheme(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Stacks that are drawn by half of a scheme; and, as a note, by several, or without the division of a deep one."""
-    for stack in patient.stacks:
-        placement = named(stack.placement) if stack.placement else None
-        # Where the placement has a scheme of its own, another rule compares with it.
-        if stack.blocks > 1 and not (placement and placement.initialisation.startswith("xavier-")):
-            yield from _of_stack(patient, stack)
+    placement = named(stack.placement) if stack.placement else None
+    # Where the placement has a scheme of its own, another rule compares with it.
+    if stack.blocks > 1 and not (placement and placement.initialisation.startswith("xavier-")):
+        yield from _of_stack(patient, stack)
 
 
 def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
@@ -69,7 +68,7 @@ def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
         return
     if usual[least] and usual[largest] > _FAR * usual[least]:
         yield Fault(
-            where=listed(name for group in groups if group.purpose == largest for name in group.names),
+            where=[name for group in groups if group.purpose == largest for name in group.names],
             message=f"{largest} start at {usual[largest]:.3g}, {usual[largest] / usual[least]:.0f} times larger than "
             f"{least}, at {usual[least]:.3g}: no scheme has them so far apart",
             fix="draw all matrices by one scheme",
@@ -98,7 +97,7 @@ def _blocks_apart(stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int
     small, large = group.sizes[low[0]], group.sizes[high[0]]
     depth = abs(large / small / math.sqrt(2 * stack.blocks) - 1) < 0.05
     yield Fault(
-        where=listed(group.names[place] for place in (low if len(low) <= len(high) else high)),
+        where=[group.names[place] for place in (low if len(low) <= len(high) else high)],
         message=f"{group.purpose} start at {small:.3g} in block{'s' * (len(low) > 1)} "
         f"{ranges([group.blocks[place] for place in low])} and at {large:.3g} in block{'s' * (len(high) > 1)} "
         f"{ranges([group.blocks[place] for place in high])}"
@@ -134,7 +133,7 @@ def _misdivided(
     whole = [group for group in outer if depth_factor(group, law, stack) == "1"]
     if divided and whole:
         return Fault(
-            where=listed(name for group in whole for name in group.names),
+            where=[name for group in whole for name in group.names],
             message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over "
             f"{depth_factor(divided[0], law, stack)}, and {_purposes(whole)} undivided at {whole[0].size:.3g}: what "
             f"the latter add makes the stream alone, in all of {stack.blocks} blocks",
@@ -144,7 +143,7 @@ def _misdivided(
     if twice:
         group = twice[0]
         return Fault(
-            where=listed(name for one in twice for name in one.names),
+            where=[name for one in twice for name in one.names],
             message=f"{_purposes(twice)} start at {group.size:.3g}, {law.wanted(group, stack.width)[0]:.3g} over "
             f"{root**2:.3g} = √(2 · {stack.blocks})²: it was divided twice by √(2L)",
             fix=f"divide once: a deviation of {law.wanted(group, stack.width)[0] / root:.3g}",
@@ -165,7 +164,7 @@ def _misdivided(
     deeper = len(outer) > 1 and not chosen and max(small) < min(_CLOSED, 1.05 * min(small))
     if deeper and law is WIDTH_LAWS[0]:
         return Fault(
-            where=listed(name for group in outer for name in group.names),
+            where=[name for group in outer for name in group.names],
             message=f"{_purposes(outer)} start at {outer[0].size:.3g}, {law.title} over {root / max(small):.3g}: with "
             f"√(2L) that is the scheme of {round((root / max(small)) ** 2 / 2)} blocks, and here are {stack.blocks}",
             fix=f"divide by √(2 · {stack.blocks}) = {root:.3g}: a deviation of "
@@ -174,7 +173,7 @@ def _misdivided(
     if len(outer) > 1 and (depth := _other_depth(stack, law, outer)):
         wanted = law.wanted(outer[0], stack.width)[0]
         return Fault(
-            where=listed(name for group in outer for name in group.names),
+            where=[name for group in outer for name in group.names],
             message=f"{_purposes(outer)} start at {outer[0].size:.3g}, {wanted:.3g} over √(2 · {depth}): the scheme of "
             f"{depth} blocks, and here are {stack.blocks} with a sum after each of two sub-layers",
             fix=f"divide by √(2 · {stack.blocks}) = {root:.3g}: a deviation of {wanted / root:.3g}",
@@ -193,7 +192,7 @@ def _inner_divided(stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[Dr
     if not divided or not whole:
         return None
     return Fault(
-        where=listed(name for group in (*divided, *whole) for name in group.names),
+        where=[name for group in (*divided, *whole) for name in group.names],
         message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over √(2 · {stack.blocks}), and "
         f"{_purposes(whole)} undivided at {whole[0].size:.3g}: the division is at the matrix that reads the stream, "
         "and not at the one whose product joins it",

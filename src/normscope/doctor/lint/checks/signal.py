@@ -8,11 +8,10 @@ import torch
 from ...measured import OutputMatrix
 from ...observe.gradients import WITHOUT_AUTOGRAD
 from ...observe.path import IN_CODE
-from ...record import Sublayer
+from ...record import Stack, Sublayer
 from ...result import NO_GRADIENT, Severity
 from ..patient import (
     Patient,
-    branch_names,
     gets_gradient,
     initial_weights,
     is_closed,
@@ -23,7 +22,7 @@ from ..patient import (
     trained_in,
     was_differentiated,
 )
-from ..rule import Fault, rule
+from ..rule import Fault, rule, stack_rule
 
 
 @rule("dead-sublayer")
@@ -34,7 +33,7 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     if unread:
         yield Fault(
             severity=Severity.WARNING,
-            where=branch_names(unread),
+            where=unread,
             message=f"branches that are computed, but that the output does not depend on: {len(unread)} of "
             f"{len(places)}",
             fix="return the last state of the stream, or leave these sub-layers out",
@@ -47,7 +46,7 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     if constant:
         yield Fault(
             severity=Severity.WARNING,
-            where=branch_names(constant),
+            where=constant,
             message=f"branches none of whose matrices gets a gradient, while a bias does: {len(constant)} of "
             f"{len(places)}. What they add is that bias, one and the same vector for every token"
             + (
@@ -80,7 +79,7 @@ def _shut(read: list[Sublayer], count: int) -> Iterator[Fault]:
         buffers = [name for name in by if name != IN_CODE]
         never = "A buffer never opens" if buffers else "A constant never changes"
         yield Fault(
-            where=branch_names(shut),
+            where=shut,
             message=f"branches whose whole input or output is multiplied by 0 or next to it: {len(shut)} of {count}. "
             f"{never}: {listed(by)}. What they add is the same vector for every token, or nothing, and stays so",
             fix="compute the factor anew after the model is built or loaded, or make it an nn.Parameter that starts "
@@ -100,7 +99,7 @@ def _closed(patient: Patient, closed: list[Sublayer], count: int) -> Iterator[Fa
     if lone:
         yield Fault(
             severity=Severity.WARNING,
-            where=branch_names(lone),
+            where=lone,
             message=f"branches that start at 0, though most of their likes in the other blocks do not: {len(lone)} of "
             f"{count}. They open in training, later than the others",
             fix="draw their last matrix as that of the others, or start all of them at 0",
@@ -109,14 +108,14 @@ def _closed(patient: Patient, closed: list[Sublayer], count: int) -> Iterator[Fa
     if opening:
         yield Fault(
             severity=Severity.INFO,
-            where=branch_names(opening),
+            where=opening,
             message=f"branches that add exactly 0 to the stream: {len(opening)} of {count}. Their weights get a "
             "gradient, at once or when what is closed beside them has opened: they start closed and open in training",
             fix="nothing, if a last matrix or a gain of zeros is meant",
         )
     if dead:
         yield Fault(
-            where=branch_names(dead),
+            where=dead,
             message=f"branches that add 0 to the stream, and none of whose weights gets a gradient, even when all else "
             f"has moved: {len(dead)} of {count}. They stay as they are",
             fix="look for two factors in a row that start at 0, a mask of zeros, frozen weights, or a detached output",
@@ -144,7 +143,7 @@ def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> I
     said = "branches that add to the stream, but with a gradient of exactly 0 for all of their trainable weights"
     if lost := [place for place in silent if place not in rounded]:
         yield Fault(
-            where=branch_names(lost),
+            where=lost,
             message=f"{said}: {len(lost)} of {count}",
             fix="look for detach(), no_grad() or .data between them and the loss, or for gradients that are too small "
             f"for {str(patient.dtype).removeprefix('torch.')}",
@@ -153,7 +152,7 @@ def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> I
         yield Fault(
             # A loss of their own may train them, as a predictor of durations.
             severity=Severity.WARNING,
-            where=branch_names(rounded),
+            where=rounded,
             message=f"{said}: {len(rounded)} of {count}. What they give is rounded "
             f"({rounded[0].measured.rounded_by}) on its way to the loss, and rounding has no gradient",
             fix="give them a loss on what is not rounded yet, or pass the gradient by: x + (round(x) - x).detach()",
@@ -169,7 +168,7 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Fault]:
     seen += [f"the loss is {loss}"] if loss is not None and not math.isfinite(loss) else []
     if seen:
         yield Fault(
-            where=listed(bad),
+            where=bad,
             message=", and ".join(seen),
             fix="look for 0/0 in norms, for a softmax over nothing but masked places, and for values beyond "
             f"{str(patient.dtype).removeprefix('torch.')}'s largest, {torch.finfo(patient.dtype).max:.3g}",
@@ -196,7 +195,7 @@ def no_gradient(patient: Patient) -> Iterator[Fault]:
     elif patient.no_gradient:
         writers = list(dict.fromkeys(name for name, _ in patient.observed.writers))
         yield Fault(
-            where=listed(writers),
+            where=writers,
             message="an operation in place overwrites what the backward pass needs"
             + (f"; {listed(writers)} write{'s' if len(writers) == 1 else ''} into data" if writers else "")
             + f". {patient.no_gradient.partition(' Hint:')[0]}",
@@ -300,23 +299,20 @@ LARGE_STREAM = 10.0
 have shares of 1e-4 (BERT of width 32) beside such a stream: there the weights are small, not the embedding large."""
 
 
-@rule("embedding-swamps-blocks")
-def embedding_swamps_blocks(patient: Patient) -> Iterator[Fault]:
+@stack_rule("embedding-swamps-blocks")
+def embedding_swamps_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A stream that starts so large that nothing which blocks add to it changes what the next one reads."""
-    for stack in patient.stacks:
-        measured = [sublayer.measured for sublayer in stack.sublayers]
-        # Branches that a gate or a factor holds down are held down on purpose.
-        held = any(is_closed(one) or abs(one.branch_scale or 1.0) < 0.1 for one in stack.sublayers)
-        most, least = max(one.share for one in measured), min(one.stream_square for one in measured)
-        # Where norms stand on the stream, its size at the source is soon forgotten.
-        if not held and most < TINY_SHARE and least > LARGE_STREAM:
-            yield Fault(
-                where=stack.name,
-                message=f"the stream enters the first block at a mean square of {stack.source_square:.3g}, and no "
-                f"sub-layer adds more than {most:.2g} of a sum's square: blocks barely change what the next one reads",
-                fix="draw the embedding smaller (a deviation of 1/√width where it is multiplied by √width, 0.02 where "
-                "not), or norm it",
-            )
+    measured = [sublayer.measured for sublayer in stack.sublayers]
+    # Branches that a gate or a factor holds down are held down on purpose.
+    held = any(is_closed(one) or abs(one.branch_scale or 1.0) < 0.1 for one in stack.sublayers)
+    most, least = max(one.share for one in measured), min(one.stream_square for one in measured)
+    # Where norms stand on the stream, its size at the source is soon forgotten.
+    if not held and most < TINY_SHARE and least > LARGE_STREAM:
+        yield Fault(
+            where=stack.name,
+            message=f"the stream enters the first block at a mean square of {stack.source_square:.3g}, and no "
+            f"sub-layer adds more than {most:.2g} of a sum's square: blocks barely change what the next one reads",
+        )
 
 
 @rule("embedding-too-large", initial_weights)
@@ -328,11 +324,10 @@ def embedding_too_large(patient: Patient) -> Iterator[Fault]:
     size = max(tables.values())
     tied = " The output matrix is the same table, so that logits are as much too large." * _is_output(patient, tables)
     yield Fault(
-        where=listed(tables),
+        where=tables,
         message=f"an embedding starts with entries of root mean square {size:.3g}, where N(0, 1) is the largest that "
         f"libraries draw. What is added to it, such as positions, is lost in it, and behind a norm its gradient is "
         f"{size:.3g} times smaller.{tied}",
-        fix="draw it at a deviation of 0.02, or of 1/√width where it is multiplied by √width",
     )
 
 

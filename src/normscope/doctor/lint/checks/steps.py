@@ -10,28 +10,26 @@ from ...observe.parameters import FLAT
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ...trace.operations import Origin
-from ..patient import Patient, branch_names, gates_at_zero, gets_gradient, initial_weights, is_shut_by_gate, listed
-from ..rule import Fault, rule
+from ..patient import Patient, gates_at_zero, gets_gradient, initial_weights, is_shut_by_gate, listed
+from ..rule import Fault, rule, stack_rule
 from ..structure import in_blocks
 
 
-@rule("misplaced-curve")
-def misplaced_curve(patient: Patient) -> Iterator[Fault]:
+@stack_rule("misplaced-curve")
+def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Feed-forwards of several matrices with no curve at all, or with one on what they add."""
-    for stack in patient.stacks:
-        feeding = [one for one in in_blocks(stack) if one.kind == "feed_forward"]
-        for where, said in (
-            ("none", "multiply several matrices with nothing but sums between them, which is one matrix"),
-            ("last", "end in a curve, behind their last matrix, and add what it leaves"),
-        ):
-            # Of a formula that no placement has, what is taken for a branch may be a part of one, as in a GRU's gates.
-            found = [one for one in feeding if one.measured.curves == where and (one.placement or one.scaled_placement)]
-            if found:
-                yield Fault(
-                    where=branch_names(found),
-                    message=f"{len(found)} of {len(feeding)} sub-layers, {kind_name('feed_forward')}, {said}",
-                    fix="put the curve between the matrices: down(gelu(up(x)))",
-                )
+    feeding = [one for one in in_blocks(stack) if one.kind == "feed_forward"]
+    for where, said in (
+        ("none", "multiply several matrices with nothing but sums between them, which is one matrix"),
+        ("last", "end in a curve, behind their last matrix, and add what it leaves"),
+    ):
+        # Of a formula that no placement has, what is taken for a branch may be a part of one, as in a GRU's gates.
+        found = [one for one in feeding if one.measured.curves == where and (one.placement or one.scaled_placement)]
+        if found:
+            yield Fault(
+                where=found,
+                message=f"{len(found)} of {len(feeding)} sub-layers, {kind_name('feed_forward')}, {said}",
+            )
 
 
 @rule("scores-not-logits")
@@ -80,7 +78,7 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
             (dead.setdefault(why, []) if why else opening).append(sublayer)
     for why, places in dead.items():
         yield Fault(
-            where=branch_names(places),
+            where=places,
             message=f"branches that are multiplied by 0 and will be for ever: {len(places)}. {why}",
             fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
             ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
@@ -93,7 +91,7 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
         here = f"as {joined(known)} has one" if known else "and no registered placement has one here"
         yield Fault(
             severity=Severity.WARNING,
-            where=branch_names(unknown),
+            where=unknown,
             message=f"branches that a buffer multiplies by 0: {len(unknown)}. A buffer never opens unless a schedule "
             f"moves it, {here}: {by}",
             fix="make the gate an nn.Parameter; where a schedule of your own moves it, silence the rule",
@@ -103,7 +101,7 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
         held = sum(not _is_trained(one) for one in opening)
         yield Fault(
             severity=Severity.INFO,
-            where=branch_names(opening),
+            where=opening,
             message=f"branches that a gate multiplies by 0 at first, so that blocks start as the identity: "
             f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
             fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are trained",
@@ -160,31 +158,28 @@ _STARTS_LARGE = 3.0
 """Factor above it that is another start: a third of a decade."""
 
 
-@rule("gate-start", initial_weights)
-def gate_start(patient: Patient) -> Iterator[Fault]:
+@stack_rule("gate-start", initial_weights)
+def gate_start(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Trained factors of all branches that start at 1, beside what their depth asks for."""
-    for stack in patient.stacks:
-        places = in_blocks(stack)
-        scales = [abs(one.branch_scale or 0.0) for one in places if _is_trained(one)]
-        if len(scales) < len(places) or not scales or not all(map(math.isfinite, scales)):
-            continue
-        vectors = all(one.formula.gate is not None and one.formula.gate.vector for one in places)
-        # Gates without norms are ReZero's; those beside norms are LayerScale's where they are vectors.
-        layer_scale = next((start for depth, start in _CAIT if stack.blocks <= depth), 1e-6)
-        wanted = layer_scale if stack.norm else 0.0
-        found = math.exp(fmean(math.log(scale) for scale in scales)) if min(scales) > 0 else 0.0
-        if found <= max(wanted * _STARTS_LARGE, 0.1) or (stack.norm and not vectors):
-            continue
-        deep = stack.blocks > _CAIT[0][0]
-        yield Fault(
-            severity=Severity.WARNING if deep or not stack.norm else Severity.INFO,
-            where=branch_names(places),
-            message=f"the trained factors of {len(scales)} branches start at {found:.3g}; with {stack.blocks} blocks "
-            + (
-                f"CaiT starts LayerScale at {wanted:.2g}" if stack.norm else "and no norm, ReZero starts its gates at 0"
-            ),
-            fix=f"start them at {wanted:.2g}, unless weights that were trained from there are loaded next",
-        )
+    places = in_blocks(stack)
+    scales = [abs(one.branch_scale or 0.0) for one in places if _is_trained(one)]
+    if len(scales) < len(places) or not scales or not all(map(math.isfinite, scales)):
+        return
+    vectors = all(one.formula.gate is not None and one.formula.gate.vector for one in places)
+    # Gates without norms are ReZero's; those beside norms are LayerScale's where they are vectors.
+    layer_scale = next((start for depth, start in _CAIT if stack.blocks <= depth), 1e-6)
+    wanted = layer_scale if stack.norm else 0.0
+    found = math.exp(fmean(math.log(scale) for scale in scales)) if min(scales) > 0 else 0.0
+    if found <= max(wanted * _STARTS_LARGE, 0.1) or (stack.norm and not vectors):
+        return
+    deep = stack.blocks > _CAIT[0][0]
+    yield Fault(
+        severity=Severity.WARNING if deep or not stack.norm else Severity.INFO,
+        where=places,
+        message=f"the trained factors of {len(scales)} branches start at {found:.3g}; with {stack.blocks} blocks "
+        + (f"CaiT starts LayerScale at {wanted:.2g}" if stack.norm else "and no norm, ReZero starts its gates at 0"),
+        fix=f"start them at {wanted:.2g}, unless weights that were trained from there are loaded next",
+    )
 
 
 LARGEST_GATE = 10.0
@@ -204,10 +199,9 @@ def saturated_gates(patient: Patient) -> Iterator[Fault]:
         scale = max(abs(one.branch_scale or 0.0) for one in large)
         share = min(one.measured.share for one in large)
         yield Fault(
-            where=branch_names(large),
+            where=large,
             message=f"branches with trained gates of up to {scale:.3g}, that make up at least {share:.1%} of the sum's "
             f"square: {len(large)}. The skip path carries next to nothing there",
-            fix="give gates a smaller learning rate or a bound, and look for the update at which they grew",
         )
 
 
@@ -219,7 +213,7 @@ def flat_gates(patient: Patient) -> Iterator[Fault]:
         drawn = not patient.trained
         yield Fault(
             severity=Severity.WARNING if drawn else Severity.INFO,
-            where=listed(flat),
+            where=flat,
             message=f"parameters whose σ or tanh has less than {FLAT:.0%} of its greatest slope, in "
             f"{min(flat.values()):.0%} of their entries or more: {len(flat)}. Their gradients are "
             "smaller by as much" + ("" if drawn else "; a training may have led them there"),

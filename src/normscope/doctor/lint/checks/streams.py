@@ -7,8 +7,8 @@ from ...identify.lanes import NOT_BEYOND
 from ...record import Stack, Sublayer
 from ...trace.lanes import SUMS_TO_ONE
 from ...trace.operations import Origin
-from ..patient import Patient, branch_names, listed
-from ..rule import Fault, rule
+from ..patient import Patient
+from ..rule import Fault, rule, stack_rule
 from ..structure import factor_of_sum
 
 
@@ -23,10 +23,9 @@ def mixing_one_sided(patient: Patient) -> Iterator[Fault]:
     if off_by_place:
         off, places = max(off for off, _ in off_by_place), [one for _, one in off_by_place]
         yield Fault(
-            where=branch_names(places),
+            where=places,
             message=f"streams are mixed by matrices of which rows or columns sum to 1, but not both: the others are "
             f"off by up to {off:.2g} in {len(places)} sub-layers",
-            fix="divide rows and columns by their sums in turn, 20 rounds or more (Sinkhorn and Knopp)",
         )
 
 
@@ -44,10 +43,9 @@ def branches_halved(patient: Patient) -> Iterator[Fault]:
     ]
     if places and len(places) == len(list(patient.sublayers())):
         yield Fault(
-            where=branch_names(places),
+            where=places,
             message=f"the output of every sub-layer is multiplied by about 0.5 where it is added to the streams: "
             f"{len(places)} of them. Sigmoids of small numbers give 0.5, and mHC doubles them",
-            fix="multiply the sigmoids of what is added to the streams by 2",
         )
 
 
@@ -55,36 +53,31 @@ def _is_near(value: float | None, wanted: float, within: float) -> bool:
     return value is not None and abs(value - wanted) < within
 
 
-@rule("streams-stay-copies")
-def copies_for_ever(patient: Patient) -> Iterator[Fault]:
+@stack_rule("streams-stay-copies")
+def copies_for_ever(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Streams that start as copies of each other and get the same at every sub-layer, whatever is trained."""
-    for stack in patient.stacks:
-        if stack.streams_stay_copies:
-            yield Fault(
-                where=listed(sublayer.name for sublayer in stack.sublayers),
-                message=f"{stack.streams} streams start as copies of each other and are copies after every one of "
-                f"{len(stack.sublayers)} sub-layers, also when noise is put on all trained parameters: they do the "
-                "work of one",
-                fix="multiply the output of a sub-layer by a trained number of its own for each stream (mHC's post, "
-                "one for each token and stream) where it is added",
-            )
+    if stack.streams_stay_copies:
+        yield Fault(
+            where=stack.sublayers,
+            message=f"{stack.streams} streams start as copies of each other and are copies after every one of "
+            f"{len(stack.sublayers)} sub-layers, also when noise is put on all trained parameters: they do the "
+            "work of one",
+        )
 
 
-@rule("stream-not-written")
-def streams_left_out(patient: Patient) -> Iterator[Fault]:
+@stack_rule("stream-not-written")
+def streams_left_out(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Streams that no sub-layer's output is added to."""
-    for stack in patient.stacks:
-        left = [set(s.connection.unwritten) for s in stack.sublayers if s.connection is not None]
-        unwritten = sorted(set.intersection(*left)) if left else []
-        if unwritten:
-            mixed = any(s.connection is not None and s.connection.mixing is not None for s in stack.sublayers)
-            yield Fault(
-                where=listed(sublayer.name for sublayer in stack.sublayers),
-                message=f"no sub-layer's output is added to {len(unwritten)} of {stack.streams} streams (number "
-                f"{', '.join(map(str, unwritten))}): it is multiplied by exactly 0 there. "
-                + ("They change by the mixing alone" if mixed else "They hold to the end what they started with"),
-                fix="add the output to every stream, each with a weight of its own; look at the shape of these weights",
-            )
+    left = [set(s.connection.unwritten) for s in stack.sublayers if s.connection is not None]
+    unwritten = sorted(set.intersection(*left)) if left else []
+    if unwritten:
+        mixed = any(s.connection is not None and s.connection.mixing is not None for s in stack.sublayers)
+        yield Fault(
+            where=stack.sublayers,
+            message=f"no sub-layer's output is added to {len(unwritten)} of {stack.streams} streams (number "
+            f"{', '.join(map(str, unwritten))}): it is multiplied by exactly 0 there. "
+            + ("They change by the mixing alone" if mixed else "They hold to the end what they started with"),
+        )
 
 
 WIDE = 0.5
@@ -116,37 +109,34 @@ def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
         )
     if said:
         yield Fault(
-            where=branch_names(by_token),
+            where=by_token,
             message="; ".join(said),
-            fix="nothing, where this is meant, as in DeepSeek-V4; else start the logits smaller, by a factor of 0.01 "
-            "as HY-V4 does, or give the mixing more rounds",
         )
 
 
 LARGEST_GROWTH = 2.0
 
 
-@rule("amplified-stream")
-def amplified_stream(patient: Patient) -> Iterator[Fault]:
+@stack_rule("amplified-stream")
+def amplified_stream(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Factors above 1 on the skip path that no norm of the sum takes back."""
-    for stack in patient.stacks:
-        # What grows within a block that ends in a norm of its sum, as a Conformer's does, is taken back there.
-        ends = {one.block: one for one in stack.sublayers}
-        open_ends = {block for block, last in ends.items() if not last.formula.norms_a_sum}
-        raised = [(one, factor) for one, factor in _skip_factors(stack) if factor > 1.0 and one.block in open_ends]
-        growth = math.prod(factor for _, factor in raised)
-        if growth > LARGEST_GROWTH:
-            because = _because(raised[0][0])
-            yield Fault(
-                where=listed(found.name for found, _ in raised),
-                message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
-                f"norm follows their sums{because}: its mean square goes from {stack.source_square:.3g} to "
-                f"{stack.sublayers[-1].measured.sum_square:.3g}",
-                fix="add the branch to the stream, x + F(x), and not the stream to itself"
-                if because
-                else "leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1; of "
-                "several streams, mix by a matrix whose rows and columns sum to 1",
-            )
+    # What grows within a block that ends in a norm of its sum, as a Conformer's does, is taken back there.
+    ends = {one.block: one for one in stack.sublayers}
+    open_ends = {block for block, last in ends.items() if not last.formula.norms_a_sum}
+    raised = [(one, factor) for one, factor in _skip_factors(stack) if factor > 1.0 and one.block in open_ends]
+    growth = math.prod(factor for _, factor in raised)
+    if growth > LARGEST_GROWTH:
+        because = _because(raised[0][0])
+        yield Fault(
+            where=[found for found, _ in raised],
+            message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
+            f"norm follows their sums{because}: its mean square goes from {stack.source_square:.3g} to "
+            f"{stack.sublayers[-1].measured.sum_square:.3g}",
+            fix="add the branch to the stream, x + F(x), and not the stream to itself"
+            if because
+            else "leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1; of "
+            "several streams, mix by a matrix whose rows and columns sum to 1",
+        )
 
 
 def _because(found: Sublayer) -> str:
@@ -155,26 +145,23 @@ def _because(found: Sublayer) -> str:
     return f", for a value is added to itself, {found.formula}" if any(a is b for a, b in sums) else ""
 
 
-@rule("faded-stream")
-def faded_stream(patient: Patient) -> Iterator[Fault]:
+@stack_rule("faded-stream")
+def faded_stream(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Factors below 1 on the skip path that leave less of its source than any mean over the sub-layers does."""
-    for stack in patient.stacks:
-        lowered = [(one, by) for one, by in _skip_factors(stack) if by < 1.0 and not _keeps_square(one)]
-        # Tokens with gates of their own for what they keep, feature by feature, as GRUs have, learn to.
-        gates = [[term.factor for term in one.formula.segment.terms if term.kind == "scale"] for one, _ in lowered]
-        gated = [any(by and by.origin == Origin.DATA and by.vector for by in factors) for factors in gates]
-        lowered = [one for one, is_gated in zip(lowered, gated, strict=True) if not is_gated]
-        rest, count = math.prod(factor for _, factor in lowered), len(lowered)
-        if count > 1 and rest < 1 / count**2:
-            yield Fault(
-                where=listed(found.name for found, _ in lowered),
-                message=f"the skip path multiplies the stream by {rest:.3g} over {count} sub-layers: of what they "
-                f"start from, so much is left at the end, and their gradient falls likewise. An even mean leaves "
-                f"1/{count}. The stream's mean square goes from {stack.source_square:.3g} to "
-                f"{stack.sublayers[-1].measured.sum_square:.3g}",
-                fix="let the factor on the skip approach 1 with depth, as √((k - 1)/k) does; of several streams, mix "
-                "by a matrix whose rows and columns sum to 1",
-            )
+    lowered = [(one, by) for one, by in _skip_factors(stack) if by < 1.0 and not _keeps_square(one)]
+    # Tokens with gates of their own for what they keep, feature by feature, as GRUs have, learn to.
+    gates = [[term.factor for term in one.formula.segment.terms if term.kind == "scale"] for one, _ in lowered]
+    gated = [any(by and by.origin == Origin.DATA and by.vector for by in factors) for factors in gates]
+    lowered = [one for one, is_gated in zip(lowered, gated, strict=True) if not is_gated]
+    rest, count = math.prod(factor for _, factor in lowered), len(lowered)
+    if count > 1 and rest < 1 / count**2:
+        yield Fault(
+            where=[found for found, _ in lowered],
+            message=f"the skip path multiplies the stream by {rest:.3g} over {count} sub-layers: of what they "
+            f"start from, so much is left at the end, and their gradient falls likewise. An even mean leaves "
+            f"1/{count}. The stream's mean square goes from {stack.source_square:.3g} to "
+            f"{stack.sublayers[-1].measured.sum_square:.3g}",
+        )
 
 
 NEAR_ONE = (0.5, 1.5)
@@ -201,11 +188,10 @@ def drifting_stream(patient: Patient) -> Iterator[Fault]:
             continue
         totals = [total for _, total in off]
         yield Fault(
-            where=listed(found.name for found, _ in off),
+            where=[found for found, _ in off],
             message=f"the squares of what skip and normed branch are multiplied by add up to {min(totals):.3g} to "
             f"{max(totals):.3g}, not to 1, in {len(off)} sub-layers: the stream's mean square goes from "
             f"{stack.source_square:.3g} to {stack.sublayers[-1].measured.sum_square:.3g}",
-            fix="where the mean square is to stay, take a² + b² = 1, as √((k - 1)/k) and 1/√k have it",
         )
 
 

@@ -8,11 +8,12 @@ from torch import nn
 
 from ....report.words import kind_name
 from ...find.branches import BranchKind
+from ...record import Stack
 from ...result import Severity
 from ...trace.forward import norm_parameters
 from ..patient import Patient, listed
 from ..rule import Fault, rule
-from ..structure import carries_norm, in_blocks, wanted
+from ..structure import carries_norm, in_blocks, number_of
 
 ENCODER, DECODER = ("attention", "feed_forward"), ("attention", "cross_attention", "feed_forward")
 
@@ -21,16 +22,17 @@ ENCODER, DECODER = ("attention", "feed_forward"), ("attention", "cross_attention
 def lost_residual(patient: Patient) -> Iterator[Fault]:
     """Sub-layers whose output is not added to the stream that they read."""
     yield from _cut(patient)
-    for number, stack in enumerate(patient.stacks):
-        if carries_norm(stack, wanted(patient, number)):
+    for stack in patient.stacks:
+        if carries_norm(patient, stack):
             yield Fault(
                 where=stack.name,
                 message=f"every skip of {stack.blocks} blocks carries the normed stream: the norm in front of a "
                 "sub-layer is written onto x before x + F(x), and no norm follows the last sum",
                 fix="keep x as it is for the sum: x + F(norm(x))",
             )
+        number = number_of(patient.stacks, stack)
         if stack.continues is None and not any(other.continues == number for other in patient.stacks):
-            yield from _one_short(patient, number)
+            yield from _one_short(patient, stack)
 
 
 def _cut(patient: Patient) -> Iterator[Fault]:
@@ -46,7 +48,7 @@ def _cut(patient: Patient) -> Iterator[Fault]:
         kinds = " and ".join(dict.fromkeys(kind for kind, _, _ in places))
         pairs = [f"between {before or 'its start'} and {after or 'its end'}" for _, before, after in places]
         yield Fault(
-            where=listed(after for _, _, after in places),
+            where=[after for _, _, after in places],
             message=f"the output of {kinds} takes the place of the stream instead of being added to it, "
             f"{listed(pairs)}: {len(places)} of the sums that a stack of such blocks has are missing",
             fix="add the sub-layer's input to its output",
@@ -65,13 +67,12 @@ def _ends_early(before: BranchKind, cut_by: BranchKind, after: BranchKind) -> bo
     return before not in ("feed_forward", "convolution")
 
 
-def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
+def _one_short(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Kinds of sub-layers that make whole blocks but for one or few that are missing, whose matrices are there.
 
     Without matrices that join no sum, nothing is missing: the blocks are others than they seem, as where shared experts
     are counted as feed-forwards of their own.
     """
-    stack = patient.stacks[number]
     kinds = [sublayer.kind for sublayer in in_blocks(stack)]
     block = DECODER if "cross_attention" in kinds else ENCODER
     numbers = range(1, stack.blocks + 1)
@@ -88,7 +89,7 @@ def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
     if (
         missing
         and 4 * len(missing) <= len(kinds) + 1
-        and _are_there(patient, number, [block[at % len(block)] for at in missing])
+        and _are_there(patient, stack, [block[at % len(block)] for at in missing])
     ):
         said = [f"{kind_name(block[at % len(block)])} of block {at // len(block) + 1}" for at in missing]
         # A decoder whose queries begin at zero, as DETR's, has nothing to add its first outputs to.
@@ -104,14 +105,14 @@ def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
         )
 
 
-def _are_there(patient: Patient, number: int, missing: Sequence[str]) -> bool:
+def _are_there(patient: Patient, stack: Stack, missing: Sequence[str]) -> bool:
     """Whether the pass reads matrices that no sub-layer has, of the shapes that the likes of the missing ones have."""
     weights = patient.weights
     joined = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     idle = joined | set(patient.observed.unused_parameters)
     spare = Counter(tuple(w.shape) for name, w in weights.items() if w.ndim > 1 and name not in idle)
     for kind, count in Counter(missing).items():
-        likes = [s.measured.matrices for s in patient.stacks[number].sublayers if s.kind == kind]
+        likes = [s.measured.matrices for s in stack.sublayers if s.kind == kind]
         shapes = [Counter(tuple(weights[name].shape) for name in like if name in weights) for like in likes]
         if not any(one and all(spare[shape] >= count * n for shape, n in one.items()) for one in shapes):
             return False
@@ -130,7 +131,7 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     if others:
         yield Fault(
             severity=Severity.INFO,
-            where=listed(others),
+            where=others,
             message=f"{len(others)} of the modules in a row do nothing in this pass, and are built otherwise than "
             "those that do: perhaps they wait for inputs that were not given, such as images",
             fix="give inputs of every kind that the model takes",
@@ -138,7 +139,7 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     skipped = [path for path in skipped if path not in others]
     if skipped:
         yield Fault(
-            where=listed(skipped),
+            where=skipped,
             message=f"{len(skipped)} of the modules in a row of likes do nothing: the forward pass reads none of their "
             "weights, while it reads those of the others",
             fix="look for a branch of the code that returns its input, such as a flag that no case matches",
@@ -147,7 +148,7 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     if left_out:
         yield Fault(
             severity=Severity.WARNING,
-            where=listed(left_out),
+            where=left_out,
             message=f"{len(left_out)} sub-layers are built and left out: the forward pass reads none of their weights, "
             "while it reads those of their likes in the other blocks",
             fix="call them in these blocks too, or do not build them there",
@@ -168,7 +169,7 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     if idle:
         yield Fault(
             severity=Severity.WARNING,
-            where=listed(idle),
+            where=idle,
             message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
             fix="apply them, or do not build them",
         )
@@ -218,7 +219,7 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
     if found:
         yield Fault(
             severity=Severity.WARNING,
-            where=listed(found),
+            where=found,
             message=f"{len(found)} of the matrices are built and never read, while those beside them are: another one "
             "stands where they are meant, or a step was left out",
             fix="look where each is called: a name that was copied (self.key for self.value), or an output projection "

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from ...identify.stacks import wired_like
+from ...record import Stack
 from ...result import Severity
 from ...trace.forward import norm_parameters
-from ..patient import Patient, a_checkpoint, listed, trained_weights
+from ..patient import Patient, a_checkpoint, trained_weights
 from ..rule import Fault, rule
 
 _LIKE_A_NORM = re.compile(r"norm|(?<![a-z])ln(?![a-z])", re.IGNORECASE)
@@ -31,7 +32,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
     lacking = [name for name in patient.loading.missing if name.rpartition(".")[0] in norms]
     if lacking:
         yield Fault(
-            where=listed(lacking),
+            where=lacking,
             message=f"the model has {len(lacking)} gains and shifts of norms that the checkpoint lacks: it was trained "
             "without these norms",
             fix="set the flag that builds them as it was in training: for the final norm often that of Pre-LN",
@@ -40,7 +41,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
     weights = [name for name in patient.loading.missing if name in used and name not in lacking]
     if weights:
         yield Fault(
-            where=listed(weights),
+            where=weights,
             message=f"the checkpoint lacks {len(weights)} weights of the stacks' sub-layers, which are as they were "
             "drawn",
             fix="load a checkpoint of this model, and compare the names of its tensors with the model's",
@@ -48,7 +49,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
     unexpected = [name for name in patient.loading.unexpected if _LIKE_A_NORM.search(name)]
     if unexpected:
         yield Fault(
-            where=listed(unexpected),
+            where=unexpected,
             message=f"the checkpoint has {len(unexpected)} tensors of norms that the model has no place for: it was "
             "trained with norms that the model lacks",
             fix="set the flag that builds them as it was in training: for the final norm often that of Pre-LN",
@@ -71,11 +72,10 @@ def untrained_norm(patient: Patient) -> Iterator[Fault]:
         trained = len(norms) - len(fresh)
         if fresh and trained >= max(FEWEST_LIKES, 2 * len(fresh)):
             yield Fault(
-                where=listed(fresh),
+                where=fresh,
                 message=f"every gain is exactly its initial value and every shift exactly 0, while the {trained} other "
                 f"norms of width {width} have been trained: the weights come from a model without "
                 + ("this norm" if len(fresh) == 1 else f"these {len(fresh)} norms"),
-                fix="set the flag that builds it as it was in training, or train on",
             )
 
 
@@ -129,9 +129,9 @@ class Alignment:
         return [a - b for a, b in zip(self.own, self.following, strict=True)]
 
 
-def alignment(patient: Patient, number: int) -> Alignment | None:
+def alignment(patient: Patient, stack: Stack) -> Alignment | None:
     """Of one stack; None where it is not known which norm belongs to which sub-layer, or there are too few."""
-    stack, weights = patient.stacks[number], patient.weights
+    weights = patient.weights
     matrices = [sublayer.measured.matrices for sublayer in stack.sublayers]
     columns = [_columns([weights[name] for name in names if name in weights], stack.width) for names in matrices]
     norms = _block_norms(patient, stack.name, stack.width)
@@ -205,9 +205,9 @@ def contradicts_training(patient: Patient) -> Iterator[Fault]:
     if told is not None:
         yield from told
         return
-    for number, stack in enumerate(patient.stacks):
+    for stack in patient.stacks:
         wired = wired_like(stack)
-        found = alignment(patient, number) if wired else None
+        found = alignment(patient, stack) if wired else None
         trained = _trained_as(found) if found else ""
         if found and trained and trained != wired:
             yield Fault(

@@ -14,8 +14,8 @@ from ...record import Stack, Sublayer
 from ...result import UNKNOWN_WIRING
 from ..nearest import compared, nearest
 from ..patient import Patient, listed
-from ..rule import Fault, rule
-from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
+from ..rule import Fault, rule, stack_rule
+from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of
 
 _LEAST = 4
 """Sub-layers from which a pattern is one."""
@@ -25,16 +25,16 @@ _LEAST = 4
 def unknown_wiring(patient: Patient) -> Iterator[Fault]:
     """Stacks with sub-layers that are joined to the stream as in no registered placement, and the nearest one."""
     deep = any(stack.blocks > 1 for stack in patient.stacks)
-    for number, stack in enumerate(patient.stacks):
+    for stack in patient.stacks:
         inside = in_blocks(stack)
         unknown = [sublayer for sublayer in inside if not sublayer.placement]
         # A single sum beside whole blocks is part of a head, of an embedding or of a convolution.
         if not unknown or (len(inside) == 1 and deep):
             continue
         formulas = list(dict.fromkeys(str(sublayer.formula) for sublayer in unknown))
-        near = nearest(stack, shape_of(patient.stacks, number))
+        near = nearest(stack, shape_of(patient.stacks, stack))
         yield Fault(
-            where=listed(sublayer.name for sublayer in unknown),
+            where=unknown,
             message=f"{len(unknown)} of {len(inside)} sub-layers are joined to the stream as no registered placement "
             f"has it: {listed(formulas)}" + (f". {compared(near)}" if near and near.differences else ""),
             fix="compare the two formulas; register one of your own as docs/own-placements.md says"
@@ -66,26 +66,25 @@ def _without_a_sum(patient: Patient) -> Iterator[Fault]:
         entries = sum(matrices[name] for name in overlooked)
         if entries > _OVERLOOKED * sum(matrices.values()):
             yield Fault(
-                where=listed(overlooked),
+                where=overlooked,
                 message=f"{100 * entries / sum(matrices.values()):.0f} % of the entries of the blocks' matrices belong "
                 "to no sub-layer whose sum with the stream was found: how these are joined to it is not known",
                 fix="look at these sums by eye; where the stream is cut or reshaped before them, add to it as it is",
             )
 
 
-@rule("misplaced-step")
-def misplaced_step(patient: Patient) -> Iterator[Fault]:
+@stack_rule("misplaced-step")
+def misplaced_step(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Wirings that are one step from a known one, where the step is a mistake that has been made in public."""
-    for number, stack in enumerate(patient.stacks):
-        yield from _shifted(stack)
-        yield from _one_norm_moved(stack)
-        yield from _skip_from_the_block(stack)
-        yield from _factor_on_the_branch(stack, shape_of(patient.stacks, number))
-        yield from _subtracted(stack)
-        if not carries_norm(stack, wanted(patient, number)):  # which is an error of its own
-            yield from _norm_in_the_skip(stack)
-        yield from _factor_under_the_norm(stack)
-        yield from _one_kind_bare(stack)
+    yield from _shifted(stack)
+    yield from _one_norm_moved(stack)
+    yield from _skip_from_the_block(stack)
+    yield from _factor_on_the_branch(stack, shape_of(patient.stacks, stack))
+    yield from _subtracted(stack)
+    if not carries_norm(patient, stack):  # which is an error of its own
+        yield from _norm_in_the_skip(stack)
+    yield from _factor_under_the_norm(stack)
+    yield from _one_kind_bare(stack)
 
 
 def _shifted(stack: Stack) -> Iterator[Fault]:
@@ -131,7 +130,7 @@ def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
         else (twice, "its norm is not in the skip", f"have theirs there: {twice[0].formula} and {bare[0].formula}")
     )
     yield Fault(
-        where=listed(sublayer.name for sublayer in where),
+        where=where,
         message=f"{kind_name(where[0].kind)}: {reads}, in {len(where)} of {len(inside)} sub-layers, while the skips "
         f"of the others {others}",
         fix="x + F(norm(x)) in every sub-layer, the skip taken before the norm"
@@ -154,7 +153,7 @@ def _skip_from_the_block(stack: Stack) -> Iterator[Fault]:
             found.append(sublayer)
     if found:
         yield Fault(
-            where=listed(sublayer.name for sublayer in found),
+            where=found,
             message=f"{kind_name(found[0].kind)} reads the sum of the sub-layer before it, and is added to what stood "
             f"before that one, in {len(found)} blocks: {found[0].formula}",
             fix="add it to the sum that it reads",
@@ -195,7 +194,7 @@ def _subtracted(stack: Stack) -> Iterator[Fault]:
     less = [s for s, gate in factors if gate is not None and gate.is_constant and gate.value < 0]
     if less and 2 * len(less) < len(inside):
         yield Fault(
-            where=listed(sublayer.name for sublayer in less),
+            where=less,
             message=f"{len(less)} of {len(inside)} branches are subtracted from the stream, and the others added",
             fix="add the branch",
         )
@@ -227,7 +226,7 @@ def _norm_in_the_skip(stack: Stack) -> Iterator[Fault]:
     found = [one for one in inside if not one.placement and _adds_a_norm(one)]
     if found and not any(_adds_a_norm(one) for one in inside if one.placement):
         yield Fault(
-            where=listed(one.name for one in found),
+            where=found,
             message=f"norm(x) is added where x is meant, or beside it, in {len(found)} of {len(inside)} sub-layers: "
             + listed(dict.fromkeys(str(one.formula) for one in found)),
             fix="add the branch to x as it is, x + F(norm(x)); a norm that is called again is no name for x",
@@ -266,7 +265,7 @@ def _one_kind_bare(stack: Stack) -> Iterator[Fault]:
     kind, own = kind_name(bare[0].kind), bare[0].formula
     if all(one.formula.reads_norm and not one.formula.norms_a_sum for one in others):
         yield Fault(
-            where=listed(one.name for one in bare),
+            where=bare,
             message=f"{kind} reads the stream as it is in all of {len(bare)} blocks, and all other sub-layers a norm "
             f"of it: {own}",
             fix="give it a norm of the stream too, x + F(norm(x)); a norm of what else it reads is no norm of x",
@@ -276,7 +275,7 @@ def _one_kind_bare(stack: Stack) -> Iterator[Fault]:
         one.formula.sum_is_normed and not one.formula.reads_norm for one in others
     ):
         yield Fault(
-            where=listed(one.name for one in bare),
+            where=bare,
             message=f"the sum of {kind} is not normed in {len(bare)} of {len(alike)} blocks, and those of all other "
             f"sub-layers are: {own}",
             fix="norm its sum too, norm(x + F(x))",
