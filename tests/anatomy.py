@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 71_691,
-    "lines of normscope": 57_980,
+    "lines": 71_592,
+    "lines of normscope": 57_881,
     "files": 414,
-    "import lines, %": 6.28,
+    "import lines, %": 6.26,
     "public nouns": 578,
     "homonyms": 25,
 }

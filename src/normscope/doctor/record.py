@@ -89,6 +89,16 @@ class Sublayer:
     """With several streams that are kept in one tensor; None of one stream."""
     measured: SublayerMeasurements = UNMEASURED
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any usual dtype."""
+        return self.measured.branch_square <= 1e-14 * self.measured.stream_square
+
+    @property
+    def is_shut_by_gate(self) -> bool:
+        """Whether it adds nothing because it is multiplied by 0."""
+        return self.is_closed and self.branch_scale == 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchWeights:

@@ -3,36 +3,16 @@
 import difflib
 from collections.abc import Collection
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
-from .checks import (
-    attention,
-    gains,
-    initialisation,
-    likes,
-    masks,
-    norm_uses,
-    norms,
-    optimizer,
-    placements,
-    repeats,
-    schemes,
-    signal,
-    steps,
-    streams,
-    sums,
-    training,
-    wiring,
-)
+from . import checks
 from .patient import Patient
 from .rule import WORDS, Rule
 
-_FILES = (
-    attention, gains, initialisation, likes, masks, norm_uses, norms, optimizer, placements, repeats, schemes,
-    signal, steps, streams, sums, training, wiring,
-)  # fmt: skip
+_FILES = [file for file in vars(checks).values() if isinstance(file, ModuleType)]
 _MADE = {rule.id: rule for file in _FILES for rule in vars(file).values() if isinstance(rule, Rule)}
 RULES: tuple[Rule, ...] = tuple(_MADE[id] for id in WORDS)
 """In the order in which findings of one severity are listed."""

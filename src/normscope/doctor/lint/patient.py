@@ -69,6 +69,22 @@ class Patient:
         """Those of all stacks."""
         return (sublayer for stack in self.stacks for sublayer in stack.sublayers)
 
+    @property
+    def was_differentiated(self) -> bool:
+        """Whether there was a loss with any gradient at all."""
+        return any(norm != 0 for norm in self.observed.gradient_norms.values())
+
+    def gets_gradient(self, name: str) -> bool:
+        """Whether a parameter that asks for a gradient gets one, now or in a later update; without a loss it does."""
+        parameter, seen = self.weights.get(name), self.observed
+        if parameter is None or not parameter.requires_grad:
+            return False
+        return not self.was_differentiated or seen.gradient_norms.get(name, 0.0) != 0 or name in seen.opening
+
+    def trained_in(self, of: Sublayer) -> list[str]:
+        """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
+        return [name for name in of.measured.parameters if name in self.weights and self.weights[name].requires_grad]
+
 
 def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
     """Whether an installed package's class makes the module that parameters stand in, and calls it as it came.
@@ -105,21 +121,6 @@ def _is_trained_zero(parameter: nn.Parameter) -> bool:
     return parameter.requires_grad and not bool(parameter.detach().any())
 
 
-LARGE_TABLE = 4.0
-"""Root mean square of an embedding's entries; torch and T5 draw 1, and most others 0.02."""
-
-
-def large_tables(model: nn.Module) -> dict[str, float]:
-    """Root mean square of the entries of embeddings that are larger than any in use, by the weight's name."""
-    found: dict[str, float] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and not module.weight.is_meta:
-            size = float(module.weight.detach().float().square().mean().sqrt())
-            if LARGE_TABLE < size < float("inf"):
-                found[joined(path, "weight")] = size
-    return found
-
-
 def listed(named: Iterable[Any], shown: int = 3) -> str:
     """Names for a report, each once; several that are too many and differ in one number alone are told by a span of
     it, as "layers.[0–3, 7].mlp", and what is still too much as "a, b, c and 4 more"."""
@@ -146,36 +147,6 @@ def _spanned(names: Sequence[str]) -> list[str]:
             spans = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
             several.append((*key[:at], f"[{spans}]", *key[at + 1 :]) if spans else found[0])
     return [".".join(parts) for parts in several]
-
-
-def is_closed(of: Sublayer) -> bool:
-    """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any usual dtype."""
-    return of.measured.branch_square <= 1e-14 * of.measured.stream_square
-
-
-def is_shut_by_gate(of: Sublayer) -> bool:
-    """Whether it adds nothing because it is multiplied by 0."""
-    return is_closed(of) and of.branch_scale == 0
-
-
-def was_differentiated(patient: Patient) -> bool:
-    """Whether there was a loss with any gradient at all."""
-    return any(norm != 0 for norm in patient.observed.gradient_norms.values())
-
-
-def gets_gradient(patient: Patient, name: str) -> bool:
-    """Whether a parameter that asks for a gradient gets one, at first or in a later update; without a loss it does."""
-    parameter = patient.weights.get(name)
-    if parameter is None or not parameter.requires_grad:
-        return False
-    seen = patient.observed
-    return not was_differentiated(patient) or seen.gradient_norms.get(name, 0.0) != 0 or name in seen.opening
-
-
-def trained_in(patient: Patient, of: Sublayer) -> list[str]:
-    """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
-    weights = patient.weights
-    return [name for name in of.measured.parameters if name in weights and weights[name].requires_grad]
 
 
 # What rules need: each function returns the reason why the patient lacks it, as a clause, or "" where it has it.

@@ -1,1 +1,5 @@
-"""The rules by subject: each is a generator under `@rule`, and its words stand in rules.toml."""
+"""The rules of the linter, a file a subject."""
+
+# ruff: noqa: F401, I001
+from . import attention, gains, initialisation, likes, masks, norm_uses, norms, optimizer, placements, repeats
+from . import schemes, signal, steps, streams, sums, training, wiring

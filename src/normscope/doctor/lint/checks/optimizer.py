@@ -10,7 +10,7 @@ from ....report.words import counted, learning_rate, surer_rate
 from ...record import Stack
 from ...result import Severity
 from ...trace.forward import norm_parameters
-from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients, is_closed, trained_in
+from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients
 from ..rule import Fault, rule
 
 
@@ -64,7 +64,7 @@ def _why_meant(patient: Patient, decayed: list[nn.Parameter], *, alone: bool) ->
 
 def _counted_from_1(patient: Patient) -> bool:
     """Whether norms multiply with 1 plus their gain: each one's only vector is near 0, and no branch is closed."""
-    if any(is_closed(place) for place in patient.sublayers()):
+    if any(place.is_closed for place in patient.sublayers()):
         return False
     by_module: dict[str, list[nn.Parameter]] = {}
     for name, parameter in norm_parameters(patient.model).items():
@@ -108,7 +108,7 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
     # An optimiser for some of the model, as with two optimisers or with adapters, leaves out matrices too.
     alone = len(others) == len(missing)
     weights = patient.weights
-    blocks = [weights[name] for one in patient.sublayers() if one.block for name in trained_in(patient, one)]
+    blocks = [weights[name] for one in patient.sublayers() if one.block for name in patient.trained_in(one)]
     if len(blocks) > 1 and not any(id(weight) in held for weight in blocks):
         yield Fault(
             severity=Severity.WARNING,

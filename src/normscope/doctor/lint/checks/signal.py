@@ -4,24 +4,16 @@ import math
 from collections.abc import Iterator
 
 import torch
+from torch import nn
 
 from ...measured import OutputMatrix
 from ...observe.gradients import WITHOUT_AUTOGRAD
+from ...observe.parameters import size_of
 from ...observe.path import IN_CODE
 from ...record import Stack, Sublayer
 from ...result import NO_GRADIENT, Severity
-from ..patient import (
-    Patient,
-    gets_gradient,
-    initial_weights,
-    is_closed,
-    is_shut_by_gate,
-    large_tables,
-    listed,
-    logits,
-    trained_in,
-    was_differentiated,
-)
+from ...trace.forward import joined
+from ..patient import Patient, initial_weights, listed, logits
 from ..rule import Fault, rule, stack_rule
 
 
@@ -38,7 +30,7 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
             f"{len(places)}",
             fix="return the last state of the stream, or leave these sub-layers out",
         )
-    read = [place for place in places if place.measured.reaches_output and not is_shut_by_gate(place)]
+    read = [place for place in places if place.measured.reaches_output and not place.is_shut_by_gate]
     yield from _shut(read, len(places))
     read = [place for place in read if not place.measured.shut_by]
     constant = [place for place in read if place.measured.reaches_loss and _is_constant(patient, place)]
@@ -63,8 +55,8 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     read = [place for place in read if place not in constant]
     # What is added to a stream that is itself nothing tells nothing of the branch.
     read = [place for place in read if place.measured.stream_square > _VANISHED]
-    yield from _closed(patient, [place for place in read if is_closed(place)], len(places))
-    yield from _without_gradient(patient, [place for place in read if not is_closed(place)], len(places))
+    yield from _closed(patient, [place for place in read if place.is_closed], len(places))
+    yield from _without_gradient(patient, [place for place in read if not place.is_closed], len(places))
 
 
 _VANISHED = 1e-30
@@ -88,7 +80,7 @@ def _shut(read: list[Sublayer], count: int) -> Iterator[Fault]:
 
 
 def _closed(patient: Patient, closed: list[Sublayer], count: int) -> Iterator[Fault]:
-    opening = [place for place in closed if any(gets_gradient(patient, name) for name in trained_in(patient, place))]
+    opening = [place for place in closed if any(patient.gets_gradient(name) for name in patient.trained_in(place))]
     dead = [place for place in closed if place not in opening and place.measured.reaches_loss]
     lone = []
     for place in opening:
@@ -124,20 +116,20 @@ def _closed(patient: Patient, closed: list[Sublayer], count: int) -> Iterator[Fa
 
 def _is_constant(patient: Patient, place: Sublayer) -> bool:
     """Whether it has trained matrices, and only what is none of them gets a gradient."""
-    trained = trained_in(patient, place)
+    trained = patient.trained_in(place)
     matrices = {name for name in trained if name in place.measured.matrices}
-    moved = {name for name in trained if gets_gradient(patient, name)}
-    return was_differentiated(patient) and bool(matrices) and bool(moved) and matrices.isdisjoint(moved)
+    moved = {name for name in trained if patient.gets_gradient(name)}
+    return patient.was_differentiated and bool(matrices) and bool(moved) and matrices.isdisjoint(moved)
 
 
 def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> Iterator[Fault]:
-    if not was_differentiated(patient):
+    if not patient.was_differentiated:
         return
     silent = []
     for place in acting:
-        trained = trained_in(patient, place)
+        trained = patient.trained_in(place)
         # A frozen sub-layer has no gradient on purpose, and neither has one whose output this loss does not ask for.
-        if trained and place.measured.reaches_loss and not any(gets_gradient(patient, name) for name in trained):
+        if trained and place.measured.reaches_loss and not any(patient.gets_gradient(name) for name in trained):
             silent.append(place)
     rounded = [place for place in silent if place.measured.rounded_by]
     said = "branches that add to the stream, but with a gradient of exactly 0 for all of their trainable weights"
@@ -203,6 +195,16 @@ def no_gradient(patient: Patient) -> Iterator[Fault]:
         )
 
 
+_LARGE_TABLE = 4.0
+"""Root mean square of an embedding's entries; torch and T5 draw 1, and most others 0.02."""
+
+
+def _large_tables(model: nn.Module) -> dict[str, float]:
+    """Root mean square of the entries of embeddings that are larger than any in use, by the weight's name."""
+    tables = {joined(path, "weight"): one for path, one in model.named_modules() if isinstance(one, nn.Embedding)}
+    return {name: size for name, one in tables.items() if _LARGE_TABLE < (size := size_of(one.weight)) < math.inf}
+
+
 SURPRISE_NATS = 2.0
 """Logits of deviation s start about s²/2 above chance: rows of N(0, 0.02²) give 0.0002 d, 1.6 at a width of 8192."""
 LEAK_NATS = 0.5
@@ -217,7 +219,7 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     seen = patient.observed
     if seen.classes is None or seen.classes < 2:
         return
-    if _is_output(patient, large_tables(patient.model)):
+    if _is_output(patient, _large_tables(patient.model)):
         # The rule about embeddings says why: the output is tied to one.
         return
     message, fix, severity = "", _SMALLER, Severity.WARNING
@@ -304,7 +306,7 @@ def embedding_swamps_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A stream that starts so large that nothing which blocks add to it changes what the next one reads."""
     measured = [sublayer.measured for sublayer in stack.sublayers]
     # Branches that a gate or a factor holds down are held down on purpose.
-    held = any(is_closed(one) or abs(one.branch_scale or 1.0) < 0.1 for one in stack.sublayers)
+    held = any(one.is_closed or abs(one.branch_scale or 1.0) < 0.1 for one in stack.sublayers)
     most, least = max(one.share for one in measured), min(one.stream_square for one in measured)
     # Where norms stand on the stream, its size at the source is soon forgotten.
     if not held and most < TINY_SHARE and least > LARGE_STREAM:
@@ -318,7 +320,7 @@ def embedding_swamps_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
 @rule("embedding-too-large", initial_weights)
 def embedding_too_large(patient: Patient) -> Iterator[Fault]:
     """A table drawn far larger than any that is in use, where its blocks do not suffer from it: behind a norm."""
-    tables = large_tables(patient.model)
+    tables = _large_tables(patient.model)
     if not tables or any(True for _ in embedding_swamps_blocks.check(patient)):
         return
     size = max(tables.values())

@@ -10,7 +10,7 @@ from ...observe.parameters import FLAT
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ...trace.operations import Origin
-from ..patient import Patient, gates_at_zero, gets_gradient, initial_weights, is_shut_by_gate, listed
+from ..patient import Patient, gates_at_zero, initial_weights, listed
 from ..rule import Fault, rule, stack_rule
 from ..structure import in_blocks
 
@@ -73,7 +73,7 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
     opening: list[Sublayer] = []
     dead: dict[str, list[Sublayer]] = {}
     for stack in patient.stacks:
-        for sublayer in filter(is_shut_by_gate, stack.sublayers):
+        for sublayer in [one for one in stack.sublayers if one.is_shut_by_gate]:
             why = _why_dead(patient, stack, sublayer)
             (dead.setdefault(why, []) if why else opening).append(sublayer)
     for why, places in dead.items():
@@ -125,7 +125,7 @@ def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
         gate = of.formula.gate
         return "The factor is no trainable parameter" if gate is None or gate.is_constant else ""
     near = _nearest(patient, stack, of.name)
-    moved = [name for name in near if gets_gradient(patient, name)]
+    moved = [name for name in near if patient.gets_gradient(name)]
     if not near or not of.measured.reaches_loss:
         return ""
     if not moved:
