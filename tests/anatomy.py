@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 71_592,
-    "lines of normscope": 57_881,
-    "files": 414,
-    "import lines, %": 6.26,
-    "public nouns": 578,
+    "lines": 70_957,
+    "lines of normscope": 57_246,
+    "files": 411,
+    "import lines, %": 6.24,
+    "public nouns": 576,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -23,7 +23,7 @@ for late in (
     "cli.doctor",
     "doctor.diagnose",
     "compare.compare",
-    "exchange.verbs",
+    "exchange.export",
 ):
     import_module(f"normscope.{late}")
 import_module("matplotlib.backends.backend_svg")

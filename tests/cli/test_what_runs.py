@@ -125,7 +125,7 @@ def kinds() -> Iterator[tuple[str, dict[str, object], tuple[str, ...], tuple[tup
     auto = {"auto_map": {"AutoConfig": "configuration_evil.Evil", "AutoModel": "modeling_evil.Evil"}}
     sizes = {"n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11, "n_positions": 8}
     gpt2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], **sizes}
-    looked = (("doctor", ".", "--no-advice"), ("import", ".", "made"))
+    looked = (("doctor", ".", "--no-advice"),)
     yield "code", {"config__json": {**gpt2, **auto}, "tokenizer_config__json": auto}, (), looked
     yield "own type", {"config__json": {**gpt2, **auto, "model_type": "evil"}}, (), looked
     yield "kernel", {"config__json": {**gpt2, "_attn_implementation": "evil/kernel"}}, (), looked

@@ -53,7 +53,6 @@ TRAINED = (
     "demo --out shown-COLUMNS --processes 1",
     "transplant own_model.py:build --to peri-ln --out out/moved-COLUMNS",
     "export desk/pre out/exported-COLUMNS",
-    "import desk/bert out/imported-COLUMNS",
     "study lemmas --scale smoke --out study --set seeds=2 --set blocks=2 --set width=8 --set tokens=4 --set vectors=5 "
     "--set singular_width=8",
 )
@@ -124,7 +123,7 @@ def say_all(folder: Path, lines: tuple[str, ...], columns: str) -> None:
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verbs")
-    for name in ("text.txt", "pre", "bert"):
+    for name in ("text.txt", "pre"):
         lay_out(folder / "desk", name)
     (folder / "own_model.py").write_text(OWN)
     return folder

@@ -185,6 +185,14 @@ def test_roberta_s_names_and_sentencepiece_s_marks_are_known() -> None:
     assert tokeniser.regular_ids.tolist() == [5, 6, 7]
 
 
+def test_a_decoder_s_tokeniser_needs_an_end_alone(tmp_path: Path) -> None:
+    pieces = ["<unk>", "<s>", "</s>", "▁the", "▁house"]
+    tokeniser = TextTokeniser(Tokenizer(Unigram([(piece, -1.0) for piece in pieces], unk_id=0)))
+    assert tokeniser.lacks == (PAD, MASK)
+    assert tokeniser.ids[PAD] == tokeniser.ids[SEP] == 2
+    assert TextTokeniser(Tokenizer.from_str(tokeniser.to_json())).to_json() == tokeniser.to_json()
+
+
 def test_a_very_long_word_is_learned_from_in_pieces() -> None:
     """The trainer's time grows with the square of a word's length."""
     texts = list(_text({"ab" * 2600: 2, "short": 1}))

@@ -22,14 +22,16 @@ from normscope.model import (
     ModelConfig as TranslationModel,
 )
 from normscope.placement import Placement, StackShape, named
-from normscope.tasks.words import Words
+from normscope.tasks.words import Words, of_decoder, of_encoder
 from stacks import CLOSE, perturbed
+from words import word_tokeniser
 
 pytestmark = pytest.mark.sampled(one_in=3)
 
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
 
 VOCABULARY = 35
+WORDS = ("the", "cat", "dog", "sleep", "##s", "and", ".", "a", *(f"w{i}" for i in range(22)))
 SIZES = {"width": 12, "ffn_width": 20, "heads": 3}
 SOURCE_LENGTHS, LENGTHS = [4, 7, 1], [5, 2, 6]
 TEXT_IDS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
@@ -140,6 +142,24 @@ def test_an_encoder(form, base, placement, changes, ids, tmp_path):
             torch.testing.assert_close(output.seq_relationship_logits, judged, **CLOSE)
     assert report.difference < 1e-5
     assert report.left_out == (() if form == "bert" else ("next_sentence.weight", "next_sentence.bias"))
+
+
+def test_the_tokeniser_of_an_encoder_makes_pairs_as_bert_s_does(tmp_path: Path) -> None:
+    ours = word_tokeniser(*WORDS)
+    export(encoder("post-ln", activation="gelu"), of_encoder(ours), tmp_path / "out", FORMS["bert"])
+    theirs = transformers.BertTokenizer(vocab={token: i for i, token in enumerate(ours.tokens)})
+    made, pair = transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), ("A cat sleeps.", "the dog and zebra")
+    for name in ("input_ids", "token_type_ids", "attention_mask"):
+        assert made(*pair)[name] == theirs(*pair)[name]
+    assert (made.pad_token_id, made.mask_token) == (0, "[MASK]")
+
+
+def test_the_tokeniser_of_a_decoder_adds_nothing(tmp_path: Path) -> None:
+    ours = word_tokeniser(*WORDS)
+    export(decoder("pre-ln", activation="gelu"), of_decoder(ours), tmp_path / "out", FORMS["gpt2"])
+    made = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert made("the cat sleeps")["input_ids"] == ours.encode_many(["the cat sleeps"])[0]
+    assert (made.bos_token, made.eos_token, made.pad_token) == ("[SEP]", "[SEP]", "[PAD]")
 
 
 @pytest.mark.parametrize("activation", ["gelu-tanh", "gelu", "relu"])

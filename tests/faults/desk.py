@@ -77,11 +77,6 @@ def _documents() -> DocumentCorpus:
     return DocumentCorpus.of_texts(tokeniser, {"train": documents[:20], "valid": documents[20:]})
 
 
-def _bert(desk: Path) -> None:
-    lay_out(desk, "pre")
-    _normscope("export", str(desk / "pre"), str(desk / "bert"))
-
-
 def _normscope(*words: str) -> None:
     """The command line in this process."""
     with pytest.MonkeyPatch.context() as patch:
@@ -98,5 +93,4 @@ _MADE_BY: dict[str, Callable[[Path], object]] = {
     "other-corpus": _other_corpus,
     "run": _run,
     "pre": _pre,
-    "bert": _bert,
 }

@@ -106,7 +106,6 @@ WORKS = {
         _work("translate", "translate", "desk/run", *_MODEL, stdin="desk/few.txt", stdout="work/lines"),
         _work("report", "report", "desk/run", "--out", "work/report"),
         _work("export", "export", "desk/pre", "work/exported"),
-        _work("import", "import", "desk/bert", "work/run"),
         _work("study", "study", "lemmas", "--scale", "smoke", "--out", "work/study", *_sets(_LEMMAS), resumes=True),
     )
 }

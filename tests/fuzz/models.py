@@ -1,18 +1,15 @@
-"""Configurations and models of others: what the doctor opens, and a BERT that is imported."""
+"""Configurations and models of others, as the doctor opens them."""
 
 import shutil
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
-from fuzz.texts import tokeniser
 from normscope.doctor.lint.linter import silenced_in
 from normscope.errors import UserError
-from normscope.exchange.verbs import import_run
 from normscope.runs.config import load
 from normscope.settings.tables import read_override, to_toml
 from normscope.targets import opened
@@ -55,22 +52,6 @@ def read_pyproject(folder: Path, changed: Path) -> Any:
         return silenced_in(folder)
     except ValueError as error:  # told to the user by the command line
         raise UserError(str(error)) from error
-
-
-@cache
-def _bert_config() -> Any:
-    sizes = {"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 3, "num_hidden_layers": 2}
-    return transformers.BertConfig(**sizes, max_position_embeddings=24, vocab_size=len(tokeniser()))
-
-
-def make_bert(folder: Path) -> None:
-    torch.manual_seed(0)
-    transformers.BertForPreTraining(_bert_config()).save_pretrained(folder)
-    tokeniser().save(folder / "tokenizer.json")
-
-
-def read_bert(folder: Path, changed: Path) -> Any:
-    return import_run(folder, folder / "run")
 
 
 _SMALL: dict[str, dict[str, Any]] = {

@@ -35,12 +35,6 @@ READERS: dict[str, Reader] = {
     "toml": Reader(models.make_toml, {"*.toml": to.of_toml}, models.read_toml, share=4),
     "overrides": Reader(models.make_overrides, {"*": to.of_bytes}, models.read_overrides),
     "pyproject": Reader(models.make_pyproject, {"*": to.of_toml}, models.read_pyproject),
-    "bert": Reader(
-        models.make_bert,
-        {"config.json": to.of_json, "tokenizer.json": to.of_json, "model.safetensors": to.of_tensors},
-        models.read_bert,
-        share=3,
-    ),
     "checkpoints": Reader(
         models.make_checkpoints,
         {"*/config.json": to.of_json, "*/model.safetensors": to.of_tensors},

@@ -77,7 +77,7 @@ def runs(tree: Path) -> Items:
 
 
 def exports(tree: Path) -> Items:
-    """Every form, of a run that fits it, and what comes back from it."""
+    """Every form, of a run that fits it."""
     _warm()
     pairs = {"marian": "post-ln", "m2m100": "pre-ln", "ctranslate2": "pre-ln"}
     encoders = {"bert": "post-ln", "roberta-prelayernorm": "pre-ln"}
@@ -184,8 +184,5 @@ def _exported(form: str, task: str, settings: tuple[str, ...]) -> Callable[[Desk
         desk.said("run-said", "train", "--run", "run", *sets(*own, "train.duration=3", f'task="{task}"', *settings))
         desk.said("said", "export", "run", "out", "--format", form)
         _folder(desk, "out")
-        if form in ("bert", "llama", "olmo2", "qwen3", "gemma2"):
-            desk.said("imported", "import", "out", "back")
-            _folder(desk, "back")
 
     return item

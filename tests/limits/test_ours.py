@@ -33,7 +33,6 @@ COMMANDS = {
     "compare": f"compare --out OUT --arms post-ln:0 --peak-lr 3e-3 --processes 1 {_SHORT}",
     "study": f"study lemmas --scale smoke --out OUT {_SIZES}",
     "export": "export desk/pre OUT",
-    "import": "import desk/bert OUT",
     "report": "report desk/run --out OUT",
     "doctor": "doctor desk/run --no-advice --html OUT/page.html --json OUT/page.json",
     "evaluate": "evaluate desk/run --save OUT/scores --output OUT/lines --device cpu --beam 1",
@@ -161,9 +160,8 @@ def clean(desk: Path) -> Callable[[str], Path]:
     @cache
     def made(name: str) -> Path:
         out = desk / "clean" / name
-        if name in ("export", "import"):
+        if name == "export":
             pytest.importorskip("transformers", reason="transformers is not installed")
-            lay_out(desk / "desk", "bert")
         if name in INTO_A_FOLDER:
             out.mkdir(parents=True)
         assert called(name, desk, out) == 0

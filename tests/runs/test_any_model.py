@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from normscope.errors import UserError
-from normscope.exchange.verbs import export_run
+from normscope.exchange.export import export_run
 from normscope.optim import OPTIMIZERS
 from normscope.placement import named, registered
 from normscope.runs.config import load

@@ -28,7 +28,6 @@ _HOMES = {
     "generate": "trained.generate",
     "study": "study.study_app",
     "export": "trained.export",
-    "import": "trained.import_",
     "transplant": "transplant.transplant",
 }
 """The file of each verb in this folder, and its name there."""

@@ -217,7 +217,7 @@ VERBS = {
     "Look at placements and models": ("placements", "choose", "predict", "doctor"),
     "Train and compare": ("data", "train", "compare", "report"),
     "Use what was trained": ("evaluate", "translate", "generate"),
-    "To and from other libraries, and other placements": ("export", "import", "transplant"),
+    "To other libraries, and to other placements": ("export", "transplant"),
     "Measure what the paper claims": ("study",),
 }
 """Every verb that is shown, in order; a test holds that none is missing."""

@@ -1,4 +1,4 @@
-"""The verbs that take a trained run: score it, use it, give it to other libraries, and take one from there."""
+"""The verbs that take a trained run: score it, use it, give it to other libraries."""
 
 import sys
 from pathlib import Path
@@ -189,14 +189,6 @@ def _text(what: str, raw: bytes) -> str:
         ) from error
 
 
-_Set = Annotated[
-    list[str],
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change one setting of the new run, such as optimizer.peak_lr=1e-4."
-    ),
-]
-
-
 @described_by(_TRANSLATE)
 def export(
     run: Annotated[Path, typer.Argument()],
@@ -217,7 +209,7 @@ def export(
     m2m100 or ctranslate2; without it, the first that fits.
     """
     open_trained(run, imports, trust)
-    from ..exchange.verbs import export_run
+    from ..exchange.export import export_run
 
     report = export_run(run, out, form=form, which=which)
     left_out = f"; without {', '.join(report.left_out)}" if report.left_out else ""
@@ -225,28 +217,3 @@ def export(
         f"{out}: {report.form.name}, opened by {report.form.opened_by}; its outputs differ from ours by at most "
         f"{report.difference:.2g}{left_out}"
     )
-
-
-@described_by()
-def import_(
-    folder: Annotated[Path, typer.Argument()],
-    run: Annotated[Path, typer.Argument()],
-    settings: _Set = [],  # noqa: B006
-) -> None:
-    """Make a run of a BERT, Llama, OLMo 2, Qwen 3 or Gemma 2 checkpoint of Hugging Face transformers.
-
-    For example:
-
-    \b
-      normscope import bert-base-uncased runs/bert
-
-    folder: Folder with config.json, model.safetensors and tokenizer.json. run: Run folder to make.
-    """
-    from ..exchange.verbs import import_run
-
-    imported = import_run(folder, run, settings=settings)
-    tell(f"{run}: task {imported.task}, update 0")
-    if imported.drawn:
-        tell(f"note: drawn at random, because the checkpoint lacks these weights: {', '.join(imported.drawn)}")
-    if imported.unused:
-        tell(f"note: weights of the checkpoint that this model has no place for: {', '.join(imported.unused)}")

@@ -1,1 +1,1 @@
-"""Runs that are exported to other libraries, or imported from them."""
+"""Trained models as other libraries open them."""

@@ -129,9 +129,6 @@ class RotaryLayout:
         # Matrices without biases have no such tensor on either side.
         return {ours: theirs for ours, theirs in pairs.items() if ours in own}
 
-    def _is_gain(self, name: str) -> bool:
-        return self.gain_from != 0 and ".norm." in name
-
     def __call__(self, model: LanguageModel, ids: SpecialIds) -> ExportContents:
         names, tensors = self.names(model), weights(model)
         if names.keys() != tensors.keys():
@@ -143,11 +140,7 @@ class RotaryLayout:
 
     def stored(self, name: str, tensor: Tensor) -> Tensor:
         """Our tensor of that name as it is written there."""
-        return tensor - self.gain_from if self._is_gain(name) else tensor
-
-    def read(self, name: str, tensor: Tensor) -> Tensor:
-        """What is written there as our tensor of that name holds it."""
-        return tensor + self.gain_from if self._is_gain(name) else tensor
+        return tensor - self.gain_from if ".norm." in name else tensor
 
     def _config(self, model: LanguageModel, ids: SpecialIds) -> dict[str, Any]:
         ours, shape = model.config, model.decoder.placement.stack

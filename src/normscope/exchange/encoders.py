@@ -39,9 +39,9 @@ _EMBEDDING: Names = {
 BERT_ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
-def bert_names(model: MaskedEncoder) -> Names:
-    """Our names -> those of `BertForPreTraining`."""
-    return {
+def bert(model: MaskedEncoder, ids: SpecialIds) -> ExportContents:
+    """`BertForPreTraining`, and so `BertModel` and every other head's model of BERT: Post-LN."""
+    names = {
         **{ours: f"bert.{theirs}" for ours, theirs in _EMBEDDING.items()},
         **stack_names(model.encoder, "encoder", "bert.encoder.layer", _BERT_LAYER | _POST_NORMS),
         "transform": "cls.predictions.transform.dense",
@@ -49,17 +49,12 @@ def bert_names(model: MaskedEncoder) -> Names:
         "output_bias": "cls.predictions.bias",
         "next_sentence": "cls.seq_relationship",
     }
-
-
-def bert(model: MaskedEncoder, ids: SpecialIds) -> ExportContents:
-    """`BertForPreTraining`, and so `BertModel` and every other head's model of BERT: Post-LN."""
-    tensors = renamed(weights(model), bert_names(model))
     config = _bert_config(model, ids) | {
         "architectures": ["BertForPreTraining"],
         "model_type": "bert",
         "max_position_embeddings": model.config.positions,
     }
-    return ExportContents(config=config, tensors=tensors)
+    return ExportContents(config=config, tensors=renamed(weights(model), names))
 
 
 def roberta_prelayernorm(model: MaskedEncoder, ids: SpecialIds) -> ExportContents:

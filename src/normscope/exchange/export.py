@@ -9,6 +9,8 @@ from ..files import disk_errors, whole_folder
 from ..limits.ours import nothing_of_ours, refuse_foreign
 from ..model import EncoderDecoder, LanguageModel, MaskedEncoder
 from ..model.placed import RMSNorm
+from ..runs.trained import load_run
+from ..tasks.registry import task_of
 from ..tasks.words import Words
 from .decoders import GATE_CURVES, GEMMA_2, GPT2_ACTIVATIONS, LLAMA, OLMO_2, QWEN_3, RotaryLayout, gpt2
 from .encoders import BERT_ACTIVATIONS, bert, m2m100, marian, roberta_prelayernorm
@@ -117,6 +119,16 @@ class Report:
     """Weights of ours that have no place there."""
     difference: float
     """The largest one of its outputs from ours on a small batch, in float32."""
+
+
+def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "best") -> Report:
+    """Write a run's model, and its tokeniser, as another library has them; without `form` as the first that fits.
+
+    Raises UserError where no form fits, naming those that would, and where `out` is not free.
+    """
+    loaded = load_run(run, which=which, device="cpu")
+    words = task_of(loaded.config).words(loaded.codec)
+    return export(loaded.model, words, out, chosen(form, loaded.model))
 
 
 def chosen(name: str | None, model: AnyModel) -> ExportForm:

@@ -1,4 +1,4 @@
-"""A trained model out of its run folder and into one, and its scores on a split: BLEU, or losses and perplexities."""
+"""A trained model out of its run folder, and its scores on a split: BLEU, or losses and perplexities."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,22 +6,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import torch
-from torch import nn
-
 from ..errors import UserError, option
-from ..files import disk_errors, whole_folder
-from ..limits.ours import SealedJson, nothing_of_ours, refuse_foreign
-from ..optim import make_optimizer
-from ..settings.tables import to_toml
+from ..limits.ours import SealedJson
 from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Task
 from ..tasks.registry import task_of
-from ..tasks.run_config import RunConfig, refuse_unrun
+from ..tasks.run_config import refuse_unrun
 from ..train import RunFolder
-from ..train.checkpoint import save
-from ..train.device import choose_device, describe
-from ..train.saving import first_state
-from .config import load_run_config, resolve
+from ..train.device import choose_device
+from .config import load_run_config
 from .machine import prepare_machine
 
 
@@ -114,34 +106,3 @@ def _check(corpus: AnyCorpus, split: str, run: LoadedRun, say: Callable[[str], N
         raise UserError(f"the corpus has no split {split!r} to evaluate on; it has {allowed}")
     if corpus.fingerprint != run.environment.get("data_fingerprint"):
         say("note: the corpus is not as it was when the run began")
-
-
-def write_run(
-    path: Path,
-    config: RunConfig,
-    model: nn.Module,
-    save_vocabularies: Callable[[Path], None],
-    *,
-    made_from: str,
-    data_fingerprint: str = "",
-) -> None:
-    """A run folder with `model` as its checkpoint `step-0`, whole or not at all.
-
-    made_from: where the weights come from. data_fingerprint: of the corpus that the run may go on with, where it has
-    one. `normscope train PATH/config.toml --run PATH` goes on from there. Raises UserError where `path` is not free.
-    """
-    refuse_foreign(path, nothing_of_ours)
-    config = resolve(config, RunFolder(path))
-    device = torch.device(config.train.device)
-    environment = describe(device=device, seed=config.seed, data_fingerprint=data_fingerprint, fast_matmul=False) | {
-        "made_from": made_from
-    }
-    with disk_errors(f"writing {path}"), whole_folder(path) as temporary:
-        folder = RunFolder(temporary)
-        folder.vocabularies.mkdir()
-        save_vocabularies(folder.vocabularies)
-        folder.checkpoints.mkdir()
-        folder.write_config(to_toml(config))
-        folder.write_environment(environment)
-        state = first_state(folder.identity(data_fingerprint))
-        save(folder.checkpoints, 0, model, make_optimizer(model, config.optimizer), state)

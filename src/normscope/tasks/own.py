@@ -229,9 +229,6 @@ class _Own(Task):
     def load_codec(self, vocabularies: Path) -> None:
         return None
 
-    def save_codec(self, codec: None, vocabularies: Path) -> None:
-        pass
-
     def save_vocabularies(self, corpus: _OwnData, folder: Path) -> None:
         """Write what a report needs of the data."""
         about = {"fingerprint": corpus.fingerprint, "chance_nats": corpus.chance_nats, "facts": corpus.facts}

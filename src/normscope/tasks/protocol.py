@@ -126,11 +126,8 @@ class Task(ABC):
         """Read the codec from a run's folder. Raises UserError where it is damaged."""
 
     @abstractmethod
-    def save_codec(self, codec: Any, vocabularies: Path) -> None: ...
-
     def save_vocabularies(self, corpus: Any, folder: Path) -> None:
         """Write what is needed to use a model without the corpus."""
-        self.save_codec(self.codec_of(corpus), folder)
 
     @abstractmethod
     def build(self, config: Any, codec: Any) -> Any:

@@ -61,18 +61,14 @@ class TextTask(Task):
     def load_codec(self, vocabularies: Path) -> TextTokeniser:
         return TextTokeniser.load(vocabularies / TOKENISER)
 
-    def save_codec(self, codec: TextTokeniser, vocabularies: Path) -> None:
-        codec.save(vocabularies / TOKENISER)
+    def save_vocabularies(self, corpus: DocumentCorpus, folder: Path) -> None:
+        corpus.tokeniser.save(folder / TOKENISER)
 
     def build(self, config: TextRunConfig, codec: TextTokeniser) -> Any:
-        self.refuse_lacking(codec)
-        return self.drawn(config, len(codec))
-
-    def refuse_lacking(self, codec: TextTokeniser) -> None:
-        """Raise UserError where a tokeniser lacks a special token that the task's sequences are made with."""
         lacking = [special for special in self.specials if special in codec.lacks]
         if lacking:
             raise UserError(f"the tokeniser has no {' and no '.join(lacking)}, which task {self.name} needs")
+        return self.drawn(config, len(codec))
 
     def objective(self, config: TextRunConfig, corpus: DocumentCorpus, device: torch.device) -> TextObjective:
         return self.objective_of(corpus, config, device)

@@ -134,8 +134,8 @@ class Translation(Task):
     def load_codec(self, vocabularies: Path) -> Codec:
         return Codec.load(vocabularies)
 
-    def save_codec(self, codec: Codec, vocabularies: Path) -> None:
-        codec.save(vocabularies)
+    def save_vocabularies(self, corpus: Corpus, folder: Path) -> None:
+        corpus.codec.save(folder)
 
     def build(self, config: TranslationRunConfig, codec: Codec) -> Any:
         return self.drawn(config, len(codec.source.vocabulary), len(codec.target.vocabulary))

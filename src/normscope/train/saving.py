@@ -101,7 +101,8 @@ class Saving:
         if self._saved_update == self.progress.update:
             return
         self._refuse_moved()
-        state = _state(self.progress, mark(), self.identity, self._before_end)
+        bound = {"run": self.identity, "source_sha256": source_sha256(), "before_end": self._before_end}
+        state = self.progress.to_state() | mark().to_state() | bound
         checkpoint.save(self.folder, self.progress.update, self.model, self.optimizer, state)
         self.prune()
         self._saved_update = self.progress.update
@@ -133,13 +134,3 @@ class Saving:
                 files.remove_folder(later.folder, checkpoint.listed_files)
         self.prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
-
-
-def first_state(identity: str) -> dict[str, Any]:
-    """What a checkpoint before the first update of the run of that identity holds beside its tensors."""
-    return _state(Progress(), LogMark(), identity, None)
-
-
-def _state(progress: Progress, mark: LogMark, identity: str, before_end: dict[str, Any] | None) -> dict[str, Any]:
-    bound = {"run": identity, "source_sha256": source_sha256(), "before_end": before_end}
-    return progress.to_state() | mark.to_state() | bound

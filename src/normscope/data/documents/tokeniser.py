@@ -184,12 +184,6 @@ class TextTokeniser(TokenizerFile):
         """As `learn`, from how often each word occurs, as `word_counts` tells with the `steps` of the kind."""
         return cls(learned(counts, size, kind, lowercase))
 
-    def grown(self, size: int) -> Self:
-        """The same with as many entries more as are missing to `size`: checkpoints have rows that nobody uses."""
-        tokenizer = Tokenizer.from_str(self.to_json())
-        tokenizer.add_special_tokens([f"<unused {i}>" for i in range(len(self), size)])
-        return type(self)(tokenizer)
-
     def __len__(self) -> int:
         return len(self.tokens)
 
