@@ -28,12 +28,11 @@ def distributions(draw):
     return values, [w / sum(weights) for w in weights]
 
 
-@pytest.mark.parametrize("variance", [1.0, 2.5])
-def test_relu_halves_the_squared_norm(variance):
-    normals = np.random.default_rng(0).standard_normal((4000, 64)) * math.sqrt(variance)
+def test_relu_halves_the_squared_norm():
+    normals = np.random.default_rng(0).standard_normal((4000, 64))
     found, error = mean_and_error(np.square(np.maximum(normals, 0)).sum(-1))
     assert error < 0.005 * found
-    assert abs(found - paper.relu_squared_norm(width=64, variance=variance)) < 4 * error
+    assert abs(found - paper.relu_squared_norm(width=64)) < 4 * error
 
 
 class TestLemma2:
@@ -80,18 +79,6 @@ class TestLemma2:
             paper.pre_ln_squared_norm(0, width=8)
 
 
-@pytest.mark.parametrize("power", [1.0, 1.5, 13.0])
-def test_layer_norm_jacobian_of_a_centred_vector(power):
-    """Lemma 3 is an equality where the mean is 0, here against autograd."""
-    width = 32
-    x = layer_norm(np.random.default_rng(2).standard_normal(width)) * math.sqrt(power)
-    jacobian = torch.autograd.functional.jacobian(
-        lambda v: torch.nn.functional.layer_norm(v, (width,), eps=0.0), torch.tensor(x)
-    )
-    found = torch.linalg.matrix_norm(jacobian, 2).item()
-    assert found == pytest.approx(paper.layer_norm_jacobian_norm(width=width, norm=np.linalg.norm(x)), rel=1e-12)
-
-
 class TestDefinition1:
     def test_looks_upwards_only(self):
         assert paper.is_bounded([0.0, 1.0], [0.01, 0.99], epsilon=0.02, delta=1e-9)
@@ -115,24 +102,6 @@ class TestDefinition1:
             paper.chi_square_delta(width=8, epsilon=epsilon)
 
 
-class TestLemma5:
-    @given(distribution=distributions(), at_most=st.floats(-10, 1e6))
-    def test_holds_below_a_ceiling_that_is_never_exceeded(self, distribution, at_most):
-        values, probabilities = distribution
-        ceiling = max(values)
-        at_most = min(at_most, ceiling - 1e-3 * (1 + ceiling))
-        mean = math.fsum(z * p for z, p in zip(values, probabilities, strict=True))
-        below = math.fsum(p for z, p in zip(values, probabilities, strict=True) if z <= at_most)
-        assert below <= paper.below_probability(mean=mean, ceiling=ceiling, at_most=at_most) + 1e-9
-
-    def test_equality_for_two_points(self):
-        assert paper.below_probability(mean=0.75 * 4 + 0.25, ceiling=4, at_most=1) == 0.25
-
-    def test_needs_room_below_the_ceiling(self):
-        with pytest.raises(ValueError, match="at_most < ceiling, got 2 and 2"):
-            paper.below_probability(mean=1, ceiling=2, at_most=2)
-
-
 class TestTheorem1:
     def test_probability_with_the_measured_concentration(self):
         """Section 3.4 reports (0.1, 0.125)."""
@@ -150,8 +119,8 @@ class TestTheorem1:
         assert paper.pre_ln_gradient_order(width=width, layers=layers) * layers**0.5 == pytest.approx(post, rel=1e-12)
 
     def test_the_proofs_constants(self):
-        found = paper.last_layer_gradient_bound(width=512, power=1.5, loss_gradient_norm=3.0)
-        assert found == pytest.approx(3 * 512 * math.sqrt(20 / 1.5 * math.log(51_200)), rel=1e-12)
+        found = paper.last_layer_gradient_bound(width=512, power=1.5)
+        assert found == pytest.approx(512 * math.sqrt(20 / 1.5 * math.log(51_200)), rel=1e-12)
 
     def test_the_bound_holds(self):
         """It is loose: three hundred gradients of Post-LN's last block by autograd stay below a tenth of it."""

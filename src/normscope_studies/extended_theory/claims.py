@@ -83,7 +83,8 @@ def profile(placement: str, case: StackCase, model: ModelSetting, norms_SL: Mapp
     if model.stack == "encoder-decoder":
         # Of the memory's tokens, that are normalised: a (1 + (n-1) ρ) / n, ρ their cosine.
         rho = float(np.asarray(predictions["encoder"].p)[-1] / np.asarray(predictions["encoder"].q)[-1])
-        gain = {"theory": corrected.PAPER_SHARES, "paper": corrected.FAIRSEQ_SHARES}[case.setting].attention
+        # fairseq draws queries, keys and values with gain 1/√2, so values halve the power that they read.
+        gain = {"theory": corrected.ATTENTION, "paper": 0.5}[case.setting]
         share = gain * corrected.uniform_attention_share(rho, tokens=model.tokens)
     predicted_L = {name: np.asarray(norms[name], dtype=np.float64) for name in LETTERS}
     return Profile(

@@ -12,9 +12,9 @@ ALPHA_0 = 0.1
 """The share of its mean below which the proof of Theorem 1 lets a squared norm not fall (end of appendix E)."""
 
 
-def relu_squared_norm(*, width: int, variance: float = 1.0) -> float:
-    """Lemma 1: E‖ReLU(X)‖² = σ²d / 2 for X ~ N(0, σ² I_d)."""
-    return 0.5 * variance * width
+def relu_squared_norm(*, width: int) -> float:
+    """Lemma 1: E‖ReLU(X)‖² = d / 2 for X ~ N(0, I_d), and σ² times that for X ~ N(0, σ² I_d)."""
+    return 0.5 * width
 
 
 def post_ln_squared_norm(step: int, *, width: int) -> tuple[float, float]:
@@ -40,15 +40,6 @@ def pre_ln_squared_norm(layer: int, *, width: int) -> tuple[float, float]:
     return (1 + 0.5 * layer) * width, (1 + 1.5 * layer) * width
 
 
-def layer_norm_jacobian_norm(*, width: int, norm: float) -> float:
-    """Lemma 3, eq. (29): ‖J_LN(x)‖₂ = O(√d / ‖x‖₂), here with constant 1. `norm` is ‖x‖₂, not centred.
-
-    That last step replaces ‖y‖, y = x - mean, by ‖x‖: an equality becomes a bound from below, which fails where x has a
-    mean. Digests have d / ‖x‖, too large by √d.
-    """
-    return math.sqrt(width) / norm
-
-
 def is_bounded(values: Sequence[float], probabilities: Sequence[float], *, epsilon: float, delta: float) -> bool:
     """Definition 1, for a variable Z ≥ 0 of finitely many values: Pr[(Z - EZ) / EZ ≤ ε] ≥ 1 - δ.
 
@@ -69,22 +60,13 @@ def chi_square_delta(*, width: int, epsilon: float) -> float:
     return math.exp(-width * epsilon**2 / 8)
 
 
-def below_probability(*, mean: float, ceiling: float, at_most: float) -> float:
-    """Lemma 5, eq. (30): Pr[Y ≤ a] ≤ (B - EY) / (B - a) for a Y that never exceeds B = `ceiling`, a = `at_most`.
-
-    Raises ValueError unless at_most < ceiling.
-    """
-    if not at_most < ceiling:
-        raise ValueError(f"Lemma 5 needs at_most < ceiling, got {at_most} and {ceiling}")
-    return (ceiling - mean) / (ceiling - at_most)
-
-
 def shrink_probability(*, epsilon: float) -> float:
     """Eq. (43): claimed bound ε / (1 + ε - α₀) of the probability that an (ε, δ)-bounded Z is at most α₀ EZ.
 
-    It is Lemma 5 with (1 + ε) EZ for the ceiling, although Z may exceed that with probability δ.
+    It is Lemma 5, Pr[Y ≤ a] ≤ (B - EY) / (B - a) for a Y that never exceeds B, with (1 + ε) EZ for B, although Z may
+    exceed that with probability δ.
     """
-    return below_probability(mean=1.0, ceiling=1 + epsilon, at_most=ALPHA_0)
+    return epsilon / (1 + epsilon - ALPHA_0)
 
 
 def theorem_1_probability(*, epsilon: float, delta: float) -> float:
@@ -102,14 +84,13 @@ def pre_ln_gradient_order(*, width: int, layers: int) -> float:
     return width * math.sqrt(math.log(width) / layers)
 
 
-def last_layer_gradient_bound(*, width: int, power: float, loss_gradient_norm: float = 1.0) -> float:
-    """The bound of ‖∂L/∂W^{2,L}‖_F with the constants of its proof, eq. (39) to (46) and (56).
+def last_layer_gradient_bound(*, width: int, power: float) -> float:
+    """The bound of ‖∂L/∂W^{2,L}‖_F with the constants of its proof, eq. (39) to (46) and (56), where ‖∂L/∂x‖ is 1.
 
     Each of the d² squared elements is at most ‖∂L/∂x‖² · d / (α₀ E‖x‖²) · 2 ln(100 d). `power` is E‖x‖² / d of the last
-    norm's input: 3/2 for Post-LN, Lemma 2 for Pre-LN. `loss_gradient_norm` bounds ‖∂L/∂x‖ at the norm's output, which
-    the paper takes to be O(1).
+    norm's input: 3/2 for Post-LN, Lemma 2 for Pre-LN. The paper takes ‖∂L/∂x‖ at the norm's output to be O(1).
     """
-    return loss_gradient_norm * width * math.sqrt(2 * math.log(100 * width) / (ALPHA_0 * power))
+    return width * math.sqrt(2 * math.log(100 * width) / (ALPHA_0 * power))
 
 
 def post_ln_gradient_profile(layers: int) -> list[float]:
