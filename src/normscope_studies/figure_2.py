@@ -12,9 +12,9 @@ from normscope.report.words import number
 
 from .engine.claims import claim, judged
 from .engine.discovery import About
-from .engine.page import Claim, StudyFigure
+from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
-from .engine.study import Findings, Study
+from .engine.study import Study
 from .translation.config import OPTIMIZERS, TranslationArm
 from .translation.figure_2 import PAPERS_SCHEDULE, SCALES, Figure2Config, RateGroup
 from .translation.page import Legend, epochs_figure, findings, plain, rates_figure, with_caveat

@@ -12,9 +12,9 @@ from normscope.report.words import number
 
 from .engine.claims import claim
 from .engine.discovery import About
-from .engine.page import Claim, StudyFigure
+from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
-from .engine.study import Findings, Study
+from .engine.study import Study
 from .translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
 from .translation.figure_4 import PAPER_S, SCALES, TITLES, Figure4Config, Pairing, Square
 from .translation.page import Legend, epochs_figure, findings, plain, rates_figure, with_caveat

@@ -9,9 +9,9 @@ from normscope.report.words import number
 
 from .engine.claims import claim
 from .engine.discovery import About
-from .engine.page import Claim, StudyFigure
+from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
-from .engine.study import Findings, Study
+from .engine.study import Study
 from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, TranslationArm, controlled, coupled, figure_scales
 from .translation.page import epochs_figure, findings, with_caveat
 from .translation.runs import Trained, less, trained

@@ -17,9 +17,9 @@ from normscope.report.words import Tone
 
 from .engine.checks import check_least
 from .engine.discovery import About
-from .engine.page import Link, Marked, StudyTable, TableCell
+from .engine.page import Findings, Link, Marked, StudyTable, TableCell
 from .engine.pieces import Pieces
-from .engine.study import Findings, Study, scales
+from .engine.study import Study, scales
 
 ABOUT = About(
     title="The paper's claims, one by one",

@@ -32,7 +32,7 @@ Adapter = Callable[[str, Any, Mapping[str, Any]], tuple[list[Any], Any]]
 def _item(result: str, study: str, adapter: Adapter) -> Callable[[Desk], None]:
     def item(desk: Desk) -> None:
         data = json.loads((desk.tree / "results" / result / "results.json").read_text(encoding="utf-8"))
-        of = of_study(study, "SCALES")["cpu"].config
+        of = of_study(study, "SCALES")["cpu"]
         known = {one.name for one in fields(of)}
         settings = {key: _tupled(value) for key, value in data["settings"].items() if key in known}
         claims, more = adapter(study, replace(of, **settings), data)

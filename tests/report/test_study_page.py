@@ -7,10 +7,11 @@ import pytest
 
 from normscope.evidence.judging import Verdict
 from normscope.report.svg import HUES
+from normscope_studies.engine.discovery import About
 from normscope_studies.engine.page import (
     Claim,
+    Findings,
     StudyFigure,
-    StudyPage,
     StudyTable,
     cell,
     is_number,
@@ -35,12 +36,9 @@ def claim(name: str, verdict: Verdict, conditions: str = "") -> Claim:
     )
 
 
-PAGE = StudyPage(
-    title="A study & its title",
-    question="Is x < y?",
-    created="2025-01-31T12:00:00Z",
-    made_by="NormScope 9.9, source abc",
-    conditions=[("Logarithm", "natural"), ("Seeds", "3")],
+ABOUT = About(title="A study & its title", question="Is x < y?", help="Small?")
+FOUND = Findings(
+    conditions={"Logarithm": "natural", "Seeds": "3"},
     claims=[
         claim("First", Verdict.REPRODUCED),
         claim("Second", Verdict.CONTRADICTED),
@@ -52,13 +50,23 @@ PAGE = StudyPage(
         StudyFigure(name="other", title="Other", caption="B.", svg=SVG),
     ],
     tables=[StudyTable(title="Table", columns=["l", "value", "of"], rows=[[1, 0.123456, "<b>"], [2, None, "b"]])],
-    commands=["normscope study lemmas --out 'a b'"],
-    environment=[("torch", "2.13.0")],
+    data={},
 )
+MADE = {
+    "created": "2025-01-31T12:00:00Z",
+    "made_by": "NormScope 9.9, source abc",
+    "caution": "",
+    "commands": ["normscope study lemmas --out 'a b'"],
+    "environment": {"torch": "2.13.0"},
+}
+
+
+def page(caution: str = "", **changes: object) -> str:
+    return render_study(ABOUT, replace(FOUND, **changes), MADE | {"caution": caution})
 
 
 def test_verdicts_stand_first_and_again_beside_what_was_found():
-    html = render_study(PAGE)
+    html = page()
     head, body = html.split("</header>")
     for tone, verdict, name in (
         ("good", "reproduced", "First"),
@@ -75,7 +83,7 @@ def test_verdicts_stand_first_and_again_beside_what_was_found():
 
 
 def test_what_is_written_is_text_and_no_markup():
-    html = render_study(PAGE)
+    html = page()
     assert "1.234 &lt;measured&gt;" in html
     assert "A &lt;caption&gt;." in html
     assert "<b>" not in html
@@ -89,13 +97,13 @@ def test_cells():
         "–", "text", "1,234,567", "0.1235", "non-finite",
     ]  # fmt: skip
     assert [is_number(value) for value in (None, 1, 1.5, "1")] == [True, True, True, False]
-    html = render_study(PAGE)
+    html = page()
     assert '<tr><th scope="row">1</th><td class="n">0.1235</td><td>&lt;b&gt;</td></tr>' in html
     assert '<th scope="col">l</th><th scope="col" class="n">value</th><th scope="col">of</th>' in html
 
 
 def test_pictures_have_ids_of_their_own_and_the_pages_colours():
-    html = render_study(PAGE)
+    html = page()
     ids = re.findall(r'\bid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     assert {"one-thing-title", "other-desc"} <= set(ids)
@@ -104,27 +112,27 @@ def test_pictures_have_ids_of_their_own_and_the_pages_colours():
 
 
 def test_the_same_contents_give_the_same_bytes_and_no_table_no_section(tmp_path):
-    assert render_study(PAGE) == render_study(PAGE)
-    assert "Numbers</h2>" in render_study(PAGE)
-    assert "Numbers</h2>" not in render_study(replace(PAGE, tables=[]))
+    assert page() == page()
+    assert "Numbers</h2>" in page()
+    assert "Numbers</h2>" not in page(tables=[])
 
 
 def test_files(tmp_path):
-    file = write_study(PAGE, tmp_path)
-    assert file.read_text(encoding="utf-8") == render_study(PAGE)
+    file = write_study(ABOUT, FOUND, MADE, tmp_path)
+    assert file.read_text(encoding="utf-8") == page()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one_thing.svg", "other.svg", "report.html"]
     assert (tmp_path / "other.svg").read_text(encoding="utf-8") == SVG
 
 
 @pytest.mark.parametrize("part", ["Logarithm", "natural", "normscope study lemmas", "2.13.0", "2025-01-31"])
 def test_how_it_was_measured(part):
-    assert part in render_study(PAGE)
+    assert part in page()
 
 
 def test_a_caution_stands_before_the_verdicts_and_a_study_without_claims_has_neither():
-    html = render_study(replace(PAGE, caution="They mean nothing."))
+    html = page(caution="They mean nothing.")
     assert html.index("They mean nothing.") < html.index('<ul class="verdicts">')
-    assert 'class="caution"' not in render_study(PAGE)
-    bare = render_study(replace(PAGE, claims=[]))
+    assert 'class="caution"' not in page()
+    bare = page(claims=[])
     assert "verdicts" not in bare.partition("</style>")[2]
     assert "Claims</h2>" not in bare

@@ -325,7 +325,7 @@ def test_a_training_follows_its_schedule(monkeypatch):
 
 def test_the_study_as_a_whole(tmp_path):
     """Small, and everything is trained."""
-    config = replace(advice.SCALES["smoke"].config, processes=1)
+    config = replace(advice.SCALES["smoke"], processes=1)
     found = advice.run(config, Pieces(tmp_path))
     # Two shares of known rates, four looks, one each of known rates beside the median, horizons and the usual warm-up,
     # and one of the two warm-ups for each kind of sums that learned.
@@ -363,7 +363,7 @@ def test_a_usual_warmup_costs_what_it_is_above_the_best():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cases": advice.SCALES["smoke"].config.cases[:2]}, "at least three families"),
+        ({"cases": advice.SCALES["smoke"].cases[:2]}, "at least three families"),
         ({"horizons": ()}, "from 20 on"),
         ({"horizons": (100, 100)}, "none twice"),
         ({"warmup_shares": (0.7,)}, "must lie in"),
@@ -371,4 +371,4 @@ def test_a_usual_warmup_costs_what_it_is_above_the_best():
 )
 def test_what_cannot_be_asked(changes, message):
     with pytest.raises(ValueError, match=message):
-        AdviceConfig(**{"cases": advice.SCALES["smoke"].config.cases} | changes)
+        AdviceConfig(**{"cases": advice.SCALES["smoke"].cases} | changes)

@@ -12,27 +12,33 @@ import pytest
 from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.placement import Placement, register, registry
-from normscope_studies.depth import measure
-from normscope_studies.depth.measure import DepthConfig, encoder_placements, hidden_rms
-from normscope_studies.depth.study import STUDY, _Behaviour, behaviour, bundled, exponent, picture
+from normscope_studies.depth import STUDY, _Behaviour, _DepthConfig, behaviour, bundled, exponent, picture
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import configured, run_study
+from normscope_studies.theory import simulation
+from normscope_studies.theory.simulation import encoder_placements
 
 
-def small(*placements: str, **changes: object) -> DepthConfig:
+def small(*placements: str, **changes: object) -> _DepthConfig:
     sizes = {"blocks": 12, "width": 16, "ffn_width": 32, "heads": 2, "seeds": 2, "sentence_tokens": 5}
-    return DepthConfig(placements=placements, **{**sizes, **changes})
+    return _DepthConfig(placements=placements, **{**sizes, **changes})
 
 
-def run(config: DepthConfig, folder: Path) -> tuple[dict, list[str]]:
+def hidden_rms(placement: str, config: _DepthConfig, seed: int) -> list[float]:
+    """Of one seed."""
+    sizes = {name: getattr(config, name) for name in ("initialisation", "sentences", "sentence_tokens", "depths")}
+    return simulation.hidden_rms(placement, config.shape, [seed], **sizes)[0]
+
+
+def run(config: _DepthConfig, folder: Path) -> tuple[dict, list[str]]:
     run_study(STUDY, config, pieces := Pieces(folder), command="normscope study depth")
     return json.loads((folder / "results.json").read_text(encoding="utf-8")), pieces.made
 
 
-def theory(**changes: object) -> DepthConfig:
+def theory(**changes: object) -> _DepthConfig:
     """The setting of Xiong et al. 2020, section 3.3: W_Q = W_K = 0, every matrix from N(0, 1/d), one head."""
     sizes = {"blocks": 40, "width": 64, "ffn_width": 64, "heads": 1, "initialisation": "theory"}
-    return DepthConfig(placements=("pre-ln", "post-ln", "rezero"), **{**sizes, **changes})
+    return _DepthConfig(placements=("pre-ln", "post-ln", "rezero"), **{**sizes, **changes})
 
 
 class TestClosedForms:
@@ -66,13 +72,13 @@ class TestClosedForms:
 
     def test_admin_is_profiled(self, monkeypatch):
         profiled, plain = hidden_rms("admin", small("admin"), 1), []
-        monkeypatch.setattr(measure, "profile", lambda stack, run: plain.append(stack))
+        monkeypatch.setattr(simulation, "profile", lambda stack, run: plain.append(stack))
         assert hidden_rms("admin", small("admin"), 1) != profiled
         assert len(plain) == 1
 
 
 class TestBehaviour:
-    DEPTHS = DepthConfig(placements=("pre-ln",)).depths
+    DEPTHS = _DepthConfig(placements=("pre-ln",)).depths
 
     def curve(self, f) -> list[float]:
         return [f(max(at, 1)) for at in self.DEPTHS]
@@ -197,7 +203,7 @@ class TestStudy:
         with pytest.raises(ValueError, match=message):
             small(*names)
         with pytest.raises(UserError, match=message):
-            configured(DepthConfig(), [f"placements={json.dumps(names)}"])
+            configured(_DepthConfig(), [f"placements={json.dumps(names)}"])
 
 
 class TestPicture:
@@ -251,6 +257,6 @@ class TestVerb:
         def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(measure, "hidden_rms", interrupt)
+        monkeypatch.setattr(simulation, "profile", interrupt)
         assert self.call(monkeypatch, "--set", 'placements=["pre-ln"]', "--out", tmp_path) == 130
         assert "run the same command to resume" in capsys.readouterr().err

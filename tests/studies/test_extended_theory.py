@@ -19,7 +19,7 @@ from normscope_studies.extended_theory.study import PRE, STUDY
 from normscope_studies.theory import corrected, paper
 from normscope_studies.theory.simulation import Simulation
 
-SMOKE = STUDY.scales["smoke"].config
+SMOKE = STUDY.scales["smoke"]
 SEEDS = 3
 ONE_TOKEN = CASES["encoder-1"]
 

@@ -219,7 +219,7 @@ def test_the_smallest_scale_runs_and_goes_on_without_training_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[Panel]]
 ) -> None:
     monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
-    config: Figure2Config = SCALES["smoke"].config
+    config: Figure2Config = SCALES["smoke"]
     folder = tmp_path / "figure-2"
     sgd = replace(config, optimizers=("sgd",))
     trained(sgd, sgd.arms(), Pieces(folder))

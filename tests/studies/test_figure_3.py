@@ -39,7 +39,7 @@ from normscope_studies.figure_3.numbers import KINDS, Figure3Numbers, Figure3The
 from normscope_studies.figure_3.study import SCALES, STUDY, claims
 
 TINY = replace(
-    SCALES["smoke"].config, width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4
+    SCALES["smoke"], width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4
 )
 BLOCKS = (6, 8, 10, 12, 14)
 LARGE, SMALL = TINY.conditions[0], TINY.conditions[-1]
@@ -280,7 +280,7 @@ class TestCommand:
             Figure3Config(**changes)
 
     def test_the_committed_scale_is_the_papers_model(self):
-        config = SCALES["cpu"].config
+        config = SCALES["cpu"]
         model = config.model(POST, 6, config.dropout)
         assert (model.width, model.ffn_width, model.heads, model.dropout) == (512, 1024, 4, 0.1)
         assert (model.initialisation, model.embeddings, config.label_smoothing) == ("paper", "separate", 0.1)

@@ -180,7 +180,7 @@ def test_what_is_alike_differs_in_placement_alone() -> None:
 
 
 def test_the_paper_s_schedules_turn_at_its_epochs() -> None:
-    config: Figure4Config = SCALES["paper"].config
+    config: Figure4Config = SCALES["paper"]
     assert config.pre("de-en", 5e-4).schedule.decay_at == (8 * config.epoch_updates,)
     assert config.pre("en-de", 7e-4).schedule.decay_from_updates == 6 * config.epoch_updates
     assert config.post("de-en", 5e-4).schedule.warmup_updates == 4000
@@ -225,7 +225,7 @@ def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, Any]
 
 def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[Panel]]) -> None:
     monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
-    found, page = run_study(STUDY, SCALES["smoke"].config, Pieces(tmp_path / "figure-4"), command="test")
+    found, page = run_study(STUDY, SCALES["smoke"], Pieces(tmp_path / "figure-4"), command="test")
     assert page.is_file()
     assert [claim.verdict for claim in found.claims] == ["undecided"] * 8
     assert {one["text"] for one in found.data["configurations"]} == {"de-en", "en-de"}
@@ -234,7 +234,7 @@ def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_paper_s_model_and_batches_differ_by_text() -> None:
     """Appendix A.1."""
-    config: Figure4Config = SCALES["paper"].config
+    config: Figure4Config = SCALES["paper"]
     german, english = (config.training(pair, ScheduleConfig(), config.updates) for pair in ("de-en", "en-de"))
     assert [(one.model.heads, one.model.ffn_width) for one in (german, english)] == [(4, 1024), (8, 2048)]
     assert [one.data.max_tokens * one.train.accumulation for one in (german, english)] == [4096, 16 * 8192]

@@ -62,7 +62,7 @@ def test_one_seed_decides_nothing() -> None:
 
 def test_the_small_rate_is_a_tenth_and_is_followed_for_longer() -> None:
     for scale in ("cpu", "paper"):
-        config: _Figure6Config = SCALES[scale].config
+        config: _Figure6Config = SCALES[scale]
         assert config.small_lr == pytest.approx(config.peak_lr / 10)
         assert config.arms()[0].updates == 27 * config.epoch_updates
         assert {arm.updates for arm in config.arms()[1:]} == {15 * config.epoch_updates}
@@ -70,7 +70,7 @@ def test_the_small_rate_is_a_tenth_and_is_followed_for_longer() -> None:
 
 def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
-    found, page = run_study(STUDY, SCALES["smoke"].config, Pieces(tmp_path / "figure-6"), command="test")
+    found, page = run_study(STUDY, SCALES["smoke"], Pieces(tmp_path / "figure-6"), command="test")
     assert page.is_file()
     assert [len(one["seeds"][0]["updates"]) for one in found.data["configurations"]] == [3, 2, 2, 2, 2]
     assert len(found.data["small_less_others_nats"]) == 4

@@ -8,14 +8,13 @@ import pytest
 
 from normscope.evidence.judging import conditions_of, verdict_of
 from normscope.theory.predict import predict
+from normscope_studies import hidden_state
 from normscope_studies.engine.claims import Compared, mean_over_draws, root_mean_square, spread_of
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.hidden_state import study as hidden_state
-from normscope_studies.hidden_state.measure import HiddenStateConfig
-from normscope_studies.hidden_state.study import STUDY, claims_of, compared
+from normscope_studies.hidden_state import STUDY, _HiddenStateConfig, claims_of, compared
 
-TINY = HiddenStateConfig(
+TINY = _HiddenStateConfig(
     deep=("pre-ln", "rezero"),
     deep_blocks=3,
     deep_width=32,
@@ -155,8 +154,8 @@ class TestStudy:
 
     def test_its_scales_are_sound(self):
         for scale in STUDY.scales.values():
-            assert all(case.placements for case in scale.config.cases())
-        everywhere = STUDY.scales["cpu"].config.cases()[1].placements
+            assert all(case.placements for case in scale.cases())
+        everywhere = STUDY.scales["cpu"].cases()[1].placements
         assert {"post-ln", "attn-res", "ngpt"} <= set(everywhere)
 
     @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from normscope_studies.translation.figure_2 import SCALES as FIGURE_2
 from normscope_studies.translation.figure_4 import SCALES as FIGURE_4
 from normscope_studies.translation.page import findings, sensitivity_data
 
-TWO, FOUR = FIGURE_2["cpu"].config, FIGURE_4["cpu"].config
+TWO, FOUR = FIGURE_2["cpu"], FIGURE_4["cpu"]
 POST_BARE = over_rates_4(FOUR)["De-En, one decay"]["Post-LN, no warm-up"]
 
 

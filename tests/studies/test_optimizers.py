@@ -18,10 +18,10 @@ from normscope_studies.engine import ladders as ladders_module
 from normscope_studies.engine.ladders import Ladder, WarmupPair, _LadderRun, lowest_rates
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig, arms, base_config
+from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig, base_config, cells_of
 from normscope_studies.optimizers.study import STUDY, _Need, all_needs, best_ladder, bigram_nats, claims, tables
 
-SMOKE: OptimizersConfig = SCALES["smoke"].config
+SMOKE: OptimizersConfig = SCALES["smoke"]
 RATES = (1e-3, 2e-3, 4e-3)
 
 
@@ -166,9 +166,9 @@ def test_text_that_is_not_there_is_told() -> None:
 @pytest.mark.parametrize("optimizer", LADDERS)
 def test_every_optimiser_has_cells_and_sgd_alone_momentum(optimizer: str, tmp_path: Path) -> None:
     config = replace(SMOKE, optimizers=(optimizer,))
-    arm = arms(config, base_config(config), tmp_path)["post-ln", optimizer]
-    cells = arm.cells(2, arm.peak_lrs, seeds=2)
+    cells = cells_of(config, tmp_path, ("post-ln", optimizer, 2), config.ladder(optimizer), range(2, 4))
     assert len(cells) == 2 * SMOKE.rates
+    assert {cell.seed for cell in cells} == {2, 3}
     for cell in cells:
         assert (cell.config.optimizer.name, cell.config.schedule.warmup_updates) == (optimizer, 2)
         assert cell.config.optimizer.momentum == (SMOKE.momentum if optimizer == "sgd" else 0.0)

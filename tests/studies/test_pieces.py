@@ -14,7 +14,7 @@ from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.lemmas.study import STUDY
 
-TINY = replace(STUDY.scales["smoke"].config, seeds=2, blocks=2, width=16, tokens=4, vectors=20)
+TINY = replace(STUDY.scales["smoke"], seeds=2, blocks=2, width=16, tokens=4, vectors=20)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from normscope_studies.rates_at_size import study, training
 from normscope_studies.rates_at_size.study import _SizedConfig, _SizedLadder, named_rate
 
 pytest.importorskip("transformers")
-SMALL = study.SCALES["smoke"].config.models[0]
+SMALL = study.SCALES["smoke"].models[0]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_between_rungs_a_rate_loses_what_a_straight_line_says():
 
 def test_the_study_as_a_whole(texts, tmp_path):
     """Small, and everything is trained, once."""
-    config = replace(study.SCALES["smoke"].config, text=texts[0], valid=texts[1], device="cpu")
+    config = replace(study.SCALES["smoke"], text=texts[0], valid=texts[1], device="cpu")
     found = study.run(config, Pieces(tmp_path))
     (model,) = found.data["models"].values()
     assert set(model["nats"]) == {"0.001", "0.002"}

@@ -12,9 +12,9 @@ from normscope.errors import UserError
 from normscope.evidence.judging import Verdict
 from normscope_studies.engine import pieces as pieces_module
 from normscope_studies.engine.discovery import About
-from normscope_studies.engine.page import Claim, StudyFigure, StudyTable
+from normscope_studies.engine.page import Claim, Findings, StudyFigure, StudyTable
 from normscope_studies.engine.pieces import Pieces, as_json, plain
-from normscope_studies.engine.study import Findings, Scale, Study, configured, run_study
+from normscope_studies.engine.study import Study, configured, run_study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def run(config: DiceConfig, pieces: Pieces) -> Findings:
 
 DICE = Study(
     about=About(title="Dice", question="How many?", help="Dice."),
-    scales={"smoke": Scale(config=DiceConfig(), decides=False), "cpu": Scale(config=DiceConfig(throws=9))},
+    scales={"smoke": DiceConfig(), "cpu": DiceConfig(throws=9)},
     run=run,
 )
 

@@ -21,7 +21,7 @@ from normscope_studies.theorem_1.claims import LONG, SHORT, SIDES, Sweep, claims
 from normscope_studies.theorem_1.measure import ROWS, Theorem1Config, last_layer_gradients
 from normscope_studies.theorem_1.study import STUDY
 
-SMOKE = STUDY.scales["smoke"].config
+SMOKE = STUDY.scales["smoke"]
 DEPTHS, WIDTHS, TOKENS, SEEDS, SEQUENCES = (4, 8, 16, 32), (64, 128, 256), 16, 3, 2
 
 
@@ -217,5 +217,5 @@ class TestStudy:
             replace(SMOKE, **changes)
 
     def test_scales_are_configurations(self):
-        assert all(isinstance(scale.config, Theorem1Config) for scale in STUDY.scales.values())
-        assert STUDY.scales["paper"].config.seeds > STUDY.scales["cpu"].config.seeds
+        assert all(isinstance(scale, Theorem1Config) for scale in STUDY.scales.values())
+        assert STUDY.scales["paper"].seeds > STUDY.scales["cpu"].seeds

@@ -36,7 +36,7 @@ from normscope_studies.translation.figure_4 import SCALES as FIGURE_4
 from normscope_studies.translation.page import scaling
 from normscope_studies.translation.runs import _TranslationCurve, cells_of, curve_of, folder_of
 
-SMALL: _Figure6Config = FIGURE_6["smoke"].config
+SMALL: _Figure6Config = FIGURE_6["smoke"]
 FIXED, _, LONG, *_ = SMALL.arms()
 ARMS = (FIXED, LONG)
 
@@ -68,7 +68,7 @@ def test_a_decay_that_begins_where_the_warm_up_ends_is_the_coupled_one() -> None
 
 def test_the_arms_of_equal_sum_have_it() -> None:
     for scale in ("cpu", "paper"):
-        config = FIGURE_2[scale].config
+        config = FIGURE_2[scale]
         group = config.groups("adam")[0]
         assert group.without_equal_sum.peak_lr == group.long.peak_lr
         assert group.without_equal_sum.schedule.warmup_updates == 0
@@ -88,18 +88,18 @@ def test_the_start_of_equal_sum_is_the_nearest_one() -> None:
 
 
 def test_the_warm_ups_take_the_paper_s_part_of_a_run() -> None:
-    config = FIGURE_2["cpu"].config
+    config = FIGURE_2["cpu"]
     assert config.long_warmup_updates / config.updates == pytest.approx(4000 / 16_500, rel=0.01)
     assert config.short_warmup_updates / config.updates == pytest.approx(500 / 16_500, rel=0.01)
     assert "0.243 and 0.030 of a run, there 0.242 and 0.030" in scaling(config)
-    assert scaling(FIGURE_2["paper"].config).startswith("none")
+    assert scaling(FIGURE_2["paper"]).startswith("none")
 
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
 def test_figures_share_what_they_have_in_common(scale: str, tmp_path: Path) -> None:
     scales = [of[scale] for of in (FIGURE_2, FIGURE_4, FIGURE_6)]
-    configs = [replace(one.config, corpus="toy", en_de_corpus="toy") for one in scales]
+    configs = [replace(one, corpus="toy", en_de_corpus="toy") for one in scales]
     folders = {folder_of(config, Pieces(tmp_path / f"figure-{n}")) for n, config in enumerate(configs)}
     assert folders == {tmp_path / "translation-cells"}
     names = [{cell.folder.path for cell in runs(config, config.arms(), *folders)} for config in configs]

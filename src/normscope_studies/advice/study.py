@@ -15,10 +15,10 @@ from normscope.optim import OPTIMIZERS
 from normscope.report.words import percentage
 
 from ..engine.claims import judged
-from ..engine.page import Claim
+from ..engine.discovery import About
+from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces, side_by_side
-from ..engine.study import Findings, Study, scales
-from . import ABOUT
+from ..engine.study import Study, scales
 from .cases import AdviceCase, AdviceConfig, cases, rate_of
 from .ladder import Ladder, at_rate, ladder_of, nats, piece_of
 from .looks import facts_about, range_test
@@ -45,6 +45,13 @@ from .rules import (
 )
 from .tasks import MASKED, VALID_TOKENS, task_of
 from .training import installed, train_package
+
+ABOUT = About(
+    title="Advice: which learning rate is best?",
+    question="What does a training under a schedule lose at the rate that known rates or another rule name, "
+    "and how does the best rate move with the length of the training and with its warm-up?",
+    help="What does our advice on learning rates cost?",
+)
 
 ALL_RUNGS, THREE = "all rungs of the ladder", "half the naive rate, it and twice it"
 

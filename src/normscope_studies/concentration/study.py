@@ -17,13 +17,20 @@ from normscope.placement.printing import formula
 from normscope.report.chart import Panel
 
 from ..engine.claims import judged
+from ..engine.discovery import About
 from ..engine.figures import line, measured
-from ..engine.page import Claim, StudyFigure
+from ..engine.page import Claim, Findings, StudyFigure
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
+from ..engine.study import Study, scales
 from ..theory import corrected, paper
-from . import ABOUT
 from .measure import STACKS, ConcentrationConfig, Quantity, gaussians, measure_model
+
+ABOUT = About(
+    title="Concentration of squared norms",
+    question="The paper reports that the norm of hidden states at initialisation is (0.1, 0.125)-bounded, and builds "
+    "Theorem 1 on it. Is it, and does the theorem's probability follow?",
+    help="Are squared norms of hidden states near their mean?",
+)
 
 _Concentrations = dict[str, dict[Quantity, list[dict[str, Estimate]]]]
 """Of one placement: by stack, quantity, depth, and what `summarised` names."""
@@ -318,7 +325,6 @@ def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
             *theorem_1(config, found),
         ],
         figures=figures(config, found),
-        tables=[],
         data={
             "epsilons": config.epsilons,
             "gaussian": gaussian,

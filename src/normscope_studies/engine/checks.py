@@ -1,5 +1,10 @@
 """What the settings of studies must be: each check raises ValueError with the setting's name and its value."""
 
+from pathlib import Path
+from typing import Any
+
+from normscope.data.opening import TOY
+from normscope.errors import UserError
 from normscope.placement import named
 
 _MODELS = {
@@ -52,3 +57,17 @@ def check_defined_for(config: object, *names: str, model: str) -> None:
         for placement in getattr(config, name):
             if model not in named(placement).models:
                 raise ValueError(f"{name}: {placement} is not defined for {_MODELS[model]}")
+
+
+def refuse_missing(corpus: str, setting: str, command: str) -> None:
+    """Raise UserError where there is no such folder, saying which command makes one and which setting names it."""
+    if corpus != TOY and not Path(corpus).is_dir():
+        raise UserError(
+            f"no corpus at {corpus!r}: prepare one with `{command}` (docs/studies.md says which), and give its folder "
+            f"with --set {setting}=FOLDER (or {setting}={TOY} for the embedded language)"
+        )
+
+
+def settings_of(config: object, *names: str) -> dict[str, Any]:
+    """Settings by their names, for another configuration that has them too."""
+    return {name: getattr(config, name) for name in names}

@@ -1,4 +1,4 @@
-"""Studies are found, not listed: every module of a package that holds ABOUT is one.
+"""Studies are found, not listed: every file of a package that holds ABOUT is one, or every folder whose study does.
 
 The tool asks for them through the entry-point group `normscope.studies`: an entry names a function that returns them by
 the name one types. A package of one's own offers its studies so too: `studies = partial(studies_in, __name__)`.
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a study says of itself: stands as ABOUT in its file, or in the `__init__.py` of its folder."""
+    """What a study says of itself: stands as ABOUT beside STUDY."""
 
     title: str
     question: str
@@ -57,27 +57,25 @@ def studies() -> dict[str, _ListedStudy]:
 def studies_in(package: str) -> dict[str, _ListedStudy]:
     """The studies of a package by the name one types, in alphabetical order; imports nothing that measures.
 
-    A folder with ABOUT in its `__init__.py` is one, with STUDY in its `study.py`; so is a file that holds both, whose
-    ABOUT is read without running it and so is made of plain values. Raises ValueError for an ABOUT that is not.
+    A file that holds ABOUT and STUDY is one, and so is a folder whose `study.py` does. ABOUT is read without running
+    the file, and so is made of plain values. Raises ValueError for one that is not.
     """
     spec = importlib.util.find_spec(package)
     found = {}
     for part in sorted(
         pkgutil.iter_modules(spec.submodule_search_locations if spec else ()), key=lambda part: part.name
     ):
-        module = f"{package}.{part.name}"
-        about = getattr(importlib.import_module(module), "ABOUT", None) if part.ispkg else _read(module)
-        if isinstance(about, About):
-            measuring = f"{module}.study" if part.ispkg else module
-            found[part.name.replace("_", "-")] = _ListedStudy(about=about, module=measuring)
+        module = f"{package}.{part.name}{'.study' if part.ispkg else ''}"
+        if about := _about(module):
+            found[part.name.replace("_", "-")] = _ListedStudy(about=about, module=module)
     return found
 
 
-def _read(module: str) -> About | None:
-    """`ABOUT = About(…)` of a file that is not run; None where it has none."""
+def _about(module: str) -> About | None:
+    """`ABOUT = About(…)` of a file that is not run; None where it has none, and of no file."""
     spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
+    if spec is None or spec.origin is None:
+        return None
     for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
         match node:
             case ast.Assign(targets=[ast.Name(id="ABOUT")], value=ast.Call(args=[], keywords=keywords)):

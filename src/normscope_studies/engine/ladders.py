@@ -1,29 +1,26 @@
-"""Ladders of rates: every arm at every rate with few seeds, then at its best rates with more, without warm-up and with.
+"""Ladders of rates: every arm at every rate with few seeds, then at its best rates with others; and warm-up's gain.
 
-An arm is a run's configuration and a placement; `climb` trains what the folder lacks of all of them.
+An arm is a placement under an optimiser with a warm-up; `climb` trains what the folder lacks of all of them.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from normscope.compare.grid import Cell, Grid, write_configs
-from normscope.compare.manifest import sources
+from normscope.compare.grid import Cell, write_configs
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
 from normscope.errors import UserError
 from normscope.evidence.estimates import estimate
 from normscope.evidence.judging import Answer, holm, learned
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
-from normscope.tasks.run_config import RunConfig
 from normscope.train.device import available_cores
 
-from .models import LadderConfig
 from .pieces import Pieces
 
-_Key = TypeVar("_Key", bound=Hashable)
+_ArmKey = tuple[str, str, int]
+"""Placement, optimiser and warm-up in updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,64 +140,45 @@ class WarmupPair:
         """Whether the better one has; else the pair decides nothing."""
         return learned(self.better.mean_nats, unigram_nats)
 
-    @property
-    def ladders(self) -> tuple[Ladder, Ladder]:
-        """Both."""
-        return self.without, self.warm
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LadderArm:
-    """What is trained over a ladder."""
-
-    base: RunConfig
-    """All but placement, warm-up, rate and seed."""
-    placement: str
-    folder: Path
-    """Holds `runs/`, a folder for each run."""
-    peak_lrs: Sequence[float]
-
-    def cells(self, warmup_updates: int, peak_lrs: Sequence[float], seeds: int, *, after: int = 0) -> list[Cell]:
-        """Its runs at these rates with the first `seeds` seeds that come after so many others."""
-        return Grid(
-            placements_and_warmups=((self.placement, warmup_updates),),
-            peak_lrs=tuple(peak_lrs),
-            optimizers=(self.base.optimizer.name,),
-            seeds=seeds,
-        ).cells(replace(self.base, seed=self.base.seed + after), self.folder)
-
 
 def climb(
-    arms: Mapping[_Key, LadderArm],
-    config: LadderConfig,
+    rates: Mapping[_ArmKey, Sequence[float]],
+    cells_of: Callable[[_ArmKey, Sequence[float], range], list[Cell]],
     pieces: Pieces,
     *,
-    best_rates: int = 1,
-    again_after: int = 0,
-) -> dict[tuple[_Key, int], Ladder]:
-    """Train what the folder lacks: all arms over their ladders, then with all seeds at their best rates.
+    climbing: int,
+    seeds: int,
+    best_rates: int,
+) -> dict[_ArmKey, Ladder]:
+    """Train what the folder lacks: all arms over their ladders with the first seeds, then the best rates with others.
 
-    By arm and warm-up. best_rates: how many. again_after: of the first seeds, how many are not trained at the best
-    rates; after those that climbed, none that chose a rate judges it.
-    Raises UserError for a training that failed, and Interrupted.
+    rates: rising. cells_of: the runs of an arm at some rates and seeds. climbing: how many seeds climb; `seeds` others
+    are trained at the `best_rates` best rates, since none that chose a rate judges it. Raises UserError for a training
+    that failed, and Interrupted.
     """
-    rates = {(key, warmup): arm.peak_lrs for key, arm in arms.items() for warmup in config.warmups}
-    climbed = _runs(arms, rates, range(1, config.ladder_seeds + 1), "the ladder", pieces)
-    rows = {
-        each: [[climbed[each, lr, seed] for lr in lrs] for seed in range(1, config.ladder_seeds + 1)]
-        for each, lrs in rates.items()
-    }
-    best = {each: lowest_rates(rows[each], lrs, best_rates) for each, lrs in rates.items()}
-    seeds = range(again_after + 1, again_after + config.seeds + 1)
-    again = _runs(arms, best, seeds, "the best rates", pieces)
+
+    def trained(
+        asked: Mapping[_ArmKey, Sequence[float]], seeds: range, stage: str
+    ) -> dict[tuple[_ArmKey, float, int], _LadderRun]:
+        """By arm, rate and seed; the first seed of all is trained first."""
+        cells = [(key, cell) for key, lrs in asked.items() for cell in cells_of(key, lrs, seeds)]
+        cells.sort(key=lambda one: one[1].seed)
+        runs = train([cell for _, cell in cells], stage, pieces)
+        return {(key, cell.arm.peak_lr, cell.seed): run for (key, cell), run in zip(cells, runs, strict=True)}
+
+    first, others = range(1, climbing + 1), range(climbing + 1, climbing + seeds + 1)
+    climbed = trained(rates, first, "the ladder")
+    rows = {key: [[climbed[key, lr, seed] for lr in lrs] for seed in first] for key, lrs in rates.items()}
+    best = {key: lowest_rates(rows[key], lrs, best_rates) for key, lrs in rates.items()}
+    again = trained(best, others, "the best rates")
     return {
-        (key, warmup): Ladder(
-            warmup_updates=warmup,
+        key: Ladder(
+            warmup_updates=key[-1],
             peak_lrs=lrs,
-            runs=rows[key, warmup],
-            again={lr: [again[(key, warmup), lr, seed] for seed in seeds] for lr in best[key, warmup]},
+            runs=rows[key],
+            again={lr: [again[key, lr, seed] for seed in others] for lr in best[key]},
         )
-        for (key, warmup), lrs in rates.items()
+        for key, lrs in rates.items()
     }
 
 
@@ -215,16 +193,10 @@ def mean_nats(runs: Sequence[_LadderRun]) -> float:
     return math.fsum(run.final_nats for run in runs) / len(runs)
 
 
-def gains_at_most(pairs: Mapping[_Key, WarmupPair], edge: float, unigram_nats: float) -> dict[_Key, Answer]:
+def gains_at_most(pairs: Mapping[_ArmKey, WarmupPair], edge: float, unigram_nats: float) -> dict[_ArmKey, Answer]:
     """Whether a warm-up gains at most so much, of all pairs together by Holm; None where neither run learned."""
     family = {key: (pair.gain, -math.inf, edge) for key, pair in pairs.items() if pair.learned(unigram_nats)}
     return {**dict.fromkeys(pairs), **holm(family)}
-
-
-def trained_by(pairs: Iterable[WarmupPair]) -> dict[str, dict[str, Any]]:
-    """By run, the source that trained it."""
-    ladders = (ladder for pair in pairs for ladder in pair.ladders)
-    return sources({cell.folder.path: cell for ladder in ladders for cell in ladder.cells}.values())
 
 
 def machines(ladders: Iterable[Ladder]) -> str:
@@ -232,43 +204,6 @@ def machines(ladders: Iterable[Ladder]) -> str:
     environments = (cell.folder.environment() for ladder in ladders for cell in ladder.cells)
     kinds = {(one["accelerator"] or one["processor"], one["torch"]) for one in environments}
     return ", ".join(f"{machine}, torch {torch}" for machine, torch in sorted(kinds))
-
-
-def end_columns(
-    ladders_of: Callable[[Any], Sequence[Ladder]],
-    extra: Sequence[tuple[str, Callable[[Ladder], Any]]] = (),
-    *,
-    words: Sequence[str] = ("no warm-up", "warm-up"),
-) -> list[tuple[str, Callable[[Any], Any]]]:
-    """Columns of a table whose rows have ladders, by `words`: loss, best rate, sensitivity and `extra` of each."""
-
-    def of(place: int, value: Callable[[Ladder], Any]) -> Callable[[Any], Any]:
-        return lambda row: value(ladders_of(row)[place])
-
-    ends = [("rate", lambda one: one.rate), ("sensitivity", lambda one: one.sensitivity.value), *extra]
-    made: list[tuple[str, Callable[[Any], Any]]] = []
-    for place, named in enumerate(words):
-        made.append((f"loss, {named}", of(place, lambda one: one.mean_nats)))
-        made += [(heading, of(place, value)) for heading, value in ends]
-    return made
-
-
-def _runs(
-    arms: Mapping[_Key, LadderArm],
-    rates: Mapping[tuple[_Key, int], Sequence[float]],
-    seeds: range,
-    stage: str,
-    pieces: Pieces,
-) -> dict[tuple[tuple[_Key, int], float, int], _LadderRun]:
-    """By arm and warm-up, rate and seed; the first seed of all is trained first."""
-    cells = [
-        (each, cell)
-        for each, lrs in rates.items()
-        for cell in arms[each[0]].cells(each[1], lrs, len(seeds), after=seeds.start - 1)
-    ]
-    cells.sort(key=lambda one: one[1].seed)
-    runs = train([cell for _, cell in cells], stage, pieces)
-    return {(each, cell.arm.peak_lr, cell.seed): run for (each, cell), run in zip(cells, runs, strict=True)}
 
 
 def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[_LadderRun]:

@@ -1,9 +1,9 @@
 """What the page of a study shows, as plain values, and the page: verdicts first, then pictures, tables, conditions."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Verdict, tally
@@ -14,6 +14,8 @@ from normscope.report.chart_svg import panels_svg
 from normscope.report.explorer import environment, scripted
 from normscope.report.svg import inlined
 from normscope.report.words import Tone, significant
+
+from .discovery import About
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,48 +109,48 @@ def table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyPage:
-    """Everything the page says; every number of it stands in the study's data."""
+class Findings:
+    """What a study found: its page, and its data."""
 
-    title: str
-    question: str
-    """What the study asks, in one or two sentences."""
-    created: str
-    made_by: str
-    """Version, source and commit of the program."""
-    caution: str = ""
-    """What a reader must know before the verdicts, such as that they mean nothing; empty where there is nothing."""
-    conditions: Sequence[tuple[str, str]]
-    """How it was measured: gradient normalisation, logarithm, tokens, seeds and their spread, model, data."""
+    conditions: Mapping[str, str]
+    """How it was measured, by subject. At least: gradient normalisation, logarithm, tokens, seeds and spread."""
     claims: Sequence[Claim]
     figures: Sequence[StudyFigure]
-    tables: Sequence[StudyTable]
-    commands: Sequence[str]
-    environment: Sequence[tuple[str, str]]
+    tables: Sequence[StudyTable] = ()
+    data: Mapping[str, Any]
+    """For results.json: plain values; numbers that are not finite become null."""
+    lines: Sequence[str] = ()
+    """For the terminal, in place of claims where a study makes none."""
 
 
-def render_study(page: StudyPage) -> str:
-    """The page as text; the same contents give the same bytes."""
+def render_study(about: About, found: Findings, made: Mapping[str, Any]) -> str:
+    """The page as text; the same contents give the same bytes.
+
+    made: `created` and `made_by` which program; `caution`, what a reader must know before the verdicts, empty where
+    there is nothing; `commands`; `environment`, values by name.
+    """
     jinja = environment()
     jinja.filters |= {"cell": cell, "number": is_number, "kind": kind}
-    names = [figure.name.replace("_", "-") for figure in page.figures]
-    pictures = [inlined(figure.svg, name) for figure, name in zip(page.figures, names, strict=True)]
-    explored = {name: figure.panels for name, figure in zip(names, page.figures, strict=True)}
+    names = [figure.name.replace("_", "-") for figure in found.figures]
+    pictures = [inlined(figure.svg, name) for figure, name in zip(found.figures, names, strict=True)]
+    explored = {name: figure.panels for name, figure in zip(names, found.figures, strict=True)}
     return jinja.get_template("study.html.j2").render(
-        s=page,
-        tally=tally(claim.verdict for claim in page.claims),
+        about=about,
+        s=found,
+        made=made,
+        tally=tally(claim.verdict for claim in found.claims),
         names=names,
         pictures=pictures,
         scripted=scripted(explored),
     )
 
 
-def write_study(page: StudyPage, folder: Path) -> Path:
+def write_study(about: About, found: Findings, made: Mapping[str, Any], folder: Path) -> Path:
     """Writes `report.html` and every figure's SVG into `folder`, each complete or not at all; returns the page."""
-    for figure in page.figures:
+    for figure in found.figures:
         write_over(folder / f"{figure.name}.svg", figure.svg)
     file = folder / "report.html"
-    write_over(file, render_study(page))
+    write_over(file, render_study(about, found, made))
     return file
 
 

@@ -20,53 +20,25 @@ from normscope.settings.validation import validated
 from normscope.train.device import describe
 
 from .discovery import About
-from .page import Claim, StudyFigure, StudyPage, StudyTable, write_study
+from .page import Findings, write_study
 from .pieces import Pieces, as_json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """One size that a study can be asked at."""
-
-    config: Any
-    """A frozen dataclass, of keyword arguments alone, whose __post_init__ raises ValueError for what cannot be
-    measured."""
-    decides: bool = True
-    """False for a size that shows that a study works and no more. The page, the data and the terminal then say that
-    the verdicts mean nothing."""
-
 
 PACKAGE = __name__.partition(".")[0]
 """What the numbers of a study depend on beside the tool."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What a study found: its page, and its data."""
-
-    conditions: Mapping[str, str]
-    """How it was measured, by subject. At least: gradient normalisation, logarithm, tokens, seeds and spread."""
-    claims: Sequence[Claim]
-    figures: Sequence[StudyFigure]
-    tables: Sequence[StudyTable]
-    data: Mapping[str, Any]
-    """For results.json: plain values; numbers that are not finite become null."""
-    lines: Sequence[str] = ()
-    """For the terminal, in place of claims where a study makes none."""
+TRIAL = "smoke"
+"""The scale that shows that a study works and no more: the page, the data and the terminal say that its verdicts mean
+nothing."""
 
 
 def scales(
     config: Callable[..., Any], *, smoke: Mapping[str, Any], paper: Mapping[str, Any], every: Mapping[str, Any] = {}
-) -> dict[str, Scale]:
+) -> dict[str, Any]:
     """The three of a study whose configuration has the settings of cpu; smoke and paper set what they differ in.
 
-    every: what the configuration has no default for.
+    config: a frozen dataclass, of keyword arguments alone, whose __post_init__ raises ValueError for what cannot be
+    measured. every: what it has no default for.
     """
-    return {
-        "smoke": Scale(config=config(**{**every, **smoke}), decides=False),
-        "cpu": Scale(config=config(**every)),
-        "paper": Scale(config=config(**{**every, **paper})),
-    }
+    return {TRIAL: config(**{**every, **smoke}), "cpu": config(**every), "paper": config(**{**every, **paper})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +46,9 @@ class Study:
     """A question, the sizes it can be asked at, and what answers it."""
 
     about: About
-    scales: Mapping[str, Scale]
-    """By name: smoke, cpu and paper."""
+    scales: Mapping[str, Any]
+    """Configurations by name: smoke, cpu and paper."""
     run: Callable[[Any, Pieces], Findings]
-
-    def caution(self, scale: str) -> str:
-        """What a reader must know of the verdicts at that scale; empty where they mean what they say."""
-        if not scale or self.scales[scale].decides:
-            return ""
-        return f"Scale {scale} is so small that its verdicts mean nothing: they only show that the study works."
 
     def answer(
         self,
@@ -101,10 +67,10 @@ class Study:
         """
         if scale not in self.scales:
             raise UserError(f"--scale must be one of {', '.join(self.scales)}, got {scale!r}")
-        config = configured(self.scales[scale].config, settings)
+        config = configured(self.scales[scale], settings)
         pieces = Pieces(out, watch=watch, say=say, processes=processes)
         found, page = run_study(self, config, pieces, command=command, scale=scale)
-        return [*_lines(self.about.title, found, self.caution(scale)), f"page: {page}"]
+        return [*_lines(self.about.title, found, _caution(scale)), f"page: {page}"]
 
 
 def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale: str = "") -> tuple[Findings, Path]:
@@ -116,38 +82,30 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
         make_folders(pieces.folder)
         refuse_other_report(pieces.folder)
     found = study.run(config, pieces)
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    environment, caution = environment_of(), study.caution(scale)
-    page = StudyPage(
-        title=study.about.title,
-        question=study.about.question,
-        created=created,
-        made_by=_made_by(),
-        caution=caution,
-        conditions=list(found.conditions.items()),
-        claims=found.claims,
-        figures=found.figures,
-        tables=found.tables,
-        commands=[command],
-        environment=list(environment.items()),
-    )
     results = {
         "title": study.about.title,
-        "created": created,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **provenance(PACKAGE),
         "scale": scale,
-        "caution": caution,
+        "caution": _caution(scale),
         "settings": dataclasses.asdict(config),
         "conditions": dict(found.conditions),
         "claims": [dataclasses.asdict(claim) for claim in found.claims],
         **found.data,
         "commands": [command],
-        "environment": environment,
+        "environment": environment_of(),
     }
     with disk_errors(f"writing into {pieces.folder}"):
         write_over(pieces.folder / "results.json", as_json(results))
-        file = write_study(page, pieces.folder)
+        file = write_study(study.about, found, results | {"made_by": _made_by()}, pieces.folder)
     return found, file
+
+
+def _caution(scale: str) -> str:
+    """What a reader must know of the verdicts at that scale; empty where they mean what they say."""
+    if scale != TRIAL:
+        return ""
+    return f"Scale {scale} is so small that its verdicts mean nothing: they only show that the study works."
 
 
 def _made_by() -> str:

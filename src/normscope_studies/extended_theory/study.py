@@ -14,14 +14,21 @@ from normscope.placement import named
 from normscope.report.chart import Panel, Series
 
 from ..engine.claims import by_names
+from ..engine.discovery import About
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure
+from ..engine.page import Findings, StudyFigure
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
+from ..engine.study import Study, scales
 from ..theory import paper
-from . import ABOUT
 from .claims import DECAY, Profile, by_case, claims, first_over_post, over_depth, pre_profile, profile
 from .measure import LETTERS, W2, ExtendedTheoryConfig, measured as measured_norms
+
+ABOUT = About(
+    title="Appendix F: the gradients of the lower layers",
+    question="Does the gradient of Post-LN's lower layers fall exponentially, is Pre-LN's the same in every layer, and "
+    "are all of Pre-LN's parameters normalised by √L?",
+    help="Do lower layers' gradients fall as appendix F says?",
+)
 
 POST, PRE = "post-ln", "pre-ln"
 _CUT = 0.3
@@ -35,7 +42,6 @@ def run(config: ExtendedTheoryConfig, pieces: Pieces) -> Findings:
         conditions=_conditions(config),
         claims=claims(post, pre),
         figures=figures(post, pre),
-        tables=[],
         data={
             "profiles": [_data(one) for one in (*post, *pre)],
             "over_depth": [*_exponents(post), *_exponents(pre)],

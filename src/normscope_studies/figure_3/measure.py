@@ -21,8 +21,7 @@ from normscope.tasks.translation import TRANSLATION, TranslationConfig, Translat
 from normscope.train import TrainConfig
 from normscope.train.device import keep_freed_memory, seed_micro_batch
 
-from ..engine.checks import check_different, check_least, check_rising
-from ..engine.models import refuse_missing
+from ..engine.checks import check_different, check_least, check_rising, refuse_missing
 
 POST, PRE = "post-ln", "pre-ln"
 PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}

@@ -14,10 +14,10 @@ from normscope.measure import Estimate
 from normscope.report.words import interval, number, percentage, span
 
 from ..engine.claims import claim, shown_factor
-from ..engine.page import Claim
+from ..engine.discovery import About
+from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
-from . import ABOUT
+from ..engine.study import Study, scales
 from .measure import POST, PRE, PRINTED, Condition, Figure3Config
 from .numbers import (
     PARTS,
@@ -30,6 +30,13 @@ from .numbers import (
     theory_of,
 )
 from .page import PUBLISHED, conditions, data, figures
+
+ABOUT = About(
+    title="Gradients by layer and by depth: the paper's Figure 3",
+    question="How large is the gradient of the feed-forward matrices of Post-LN and Pre-LN, layer by layer and as the "
+    "model grows, on real text? Is it around 1.6 at every depth of Post-LN, and what is left of it after the warm-up?",
+    help="The paper's Figure 3: where are gradients large?",
+)
 
 AROUND = 0.1
 """Relative: "around 1.6" is 1.44 to 1.76, the mean over the depths."""
@@ -212,7 +219,6 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
         conditions=conditions(config, measured),
         claims=claims(numbers, theory),
         figures=figures(numbers, theory, trained=f"width {config.warm_up_width}"),
-        tables=[],
         data=data(numbers, theory, measured),
     )
 

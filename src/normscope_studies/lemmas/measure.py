@@ -9,13 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from normscope.measure import Point, depth_points, recording
-from normscope.model import Context, Layout, Stack, StackConfig
-from normscope.model.initialisation import initialise
+from normscope.model import Context, Layout, Stack
 from normscope.model.placed import NORMS
-from normscope.placement import StackShape, named
-from normscope.train.device import seed_weights
 
 from ..engine.checks import check_least
+from ..theory.simulation import drawn, square_encoder
 
 _Key = TypeVar("_Key", bound=Hashable)
 STEPS = 6
@@ -71,7 +69,7 @@ def relu(config: LemmasConfig, seed: int) -> dict[str, list[float]]:
 
 def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
     """E‖x‖² / d of the six steps of Table 1, each for every block; and how far a hidden state's own is from 1."""
-    stack = _stack("post-ln", config, seed)
+    stack = drawn("post-ln", square_encoder(config.blocks, config.width), "theory", seed)
     places: dict[tuple[int, int], Point] = {}
     for i, block in enumerate(stack.blocks):
         attention, feed_forward = block.sublayers()  # type: ignore[operator]
@@ -94,7 +92,7 @@ def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
 
 def pre_ln(config: LemmasConfig, seed: int) -> list[float]:
     """E‖x_l‖² / d after l = 0 … L completed blocks."""
-    stack = _stack("pre-ln", config, seed)
+    stack = drawn("pre-ln", square_encoder(config.blocks, config.width), "theory", seed)
     found = _squared_norms(stack, depth_points(stack.blocks), config)
     return [float(found[f"x_{depth}"].mean()) for depth in range(config.blocks + 1)]
 
@@ -130,17 +128,6 @@ def singular_values(f: nn.Module, x_D: Tensor) -> Tensor:
         jacobian_DD = torch.autograd.functional.jacobian(f, x_D)  # type: ignore[no-untyped-call]
     values: Tensor = torch.linalg.svdvals(jacobian_DD)
     return values
-
-
-def _stack(placement: str, config: LemmasConfig, seed: int) -> Stack:
-    """An encoder in the setting of section 3.3."""
-    shape = StackShape(
-        kind="encoder", width=config.width, ffn_width=config.width, heads=1, encoder_blocks=config.blocks
-    )
-    seed_weights(seed)
-    stack = Stack(named(placement)(shape), StackConfig())
-    initialise(stack, "theory", named(placement))
-    return stack
 
 
 @torch.no_grad()

@@ -15,13 +15,20 @@ from normscope.report.chart import Panel
 from normscope.report.words import number, percentage, span
 
 from ..engine.claims import around, by_names, claim, judged, shown_span
+from ..engine.discovery import About
 from ..engine.figures import line, measured
-from ..engine.page import Claim, StudyFigure
+from ..engine.page import Claim, Findings, StudyFigure
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
+from ..engine.study import Study, scales
 from ..theory import corrected, paper
-from . import ABOUT, measure
+from . import measure
 from .measure import STEPS, LemmasConfig
+
+ABOUT = About(
+    title="Lemmas 1 to 3 by simulation",
+    question="Do the three lemmas that the paper's theorem rests on hold for stacks as they are drawn, and where not?",
+    help="Do lemmas 1 to 3 of the paper hold in simulation?",
+)
 
 _Estimates = Mapping[str, Estimate]
 """Means over seeds with 95 % intervals, by what was measured: see `study.estimated`."""
@@ -347,7 +354,6 @@ def run(config: LemmasConfig, pieces: Pieces) -> Findings:
         conditions=_conditions(config),
         claims=claims(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"])),
         figures=figures(config, estimates),
-        tables=[],
         data={"estimates": {name: plain_estimate(one) for name, one in estimates.items()}},
     )
 

@@ -1,17 +1,21 @@
 """What the study trains: placements, optimisers and their ladders of rates, warm-ups, sizes."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from normscope.data.opening import TOY
-from normscope.optim import OptimizerConfig
+from normscope.compare.grid import Cell, Grid
+from normscope.data.opening import TOY, TextDataConfig
+from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.runs.config import replaced
-from normscope.tasks.language_model import LanguageModelRunConfig
+from normscope.settings.validation import validated
+from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
+from normscope.tasks.registry import with_preset
+from normscope.train import TrainConfig
 
-from ..engine.checks import check_defined_for, check_different, check_positive
-from ..engine.ladders import LadderArm
-from ..engine.models import LadderConfig, language_model, settings_of
+from ..engine import checks
 from ..engine.study import scales
 
 PLACEMENTS = (
@@ -32,14 +36,23 @@ LADDERS = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizersConfig(LadderConfig):
-    """Small decoders of the Llama preset, alike but for placement, optimiser and warm-up."""
+class OptimizersConfig:
+    """Small decoders of the Llama preset, alike but for placement, optimiser and warm-up: few seeds climb a ladder of
+    rates, and others are trained at its best.
+
+    Raises ValueError where more seeds climb than are trained, or a warm-up does not end within the training.
+    """
 
     placements: tuple[str, ...] = PLACEMENTS
     optimizers: tuple[str, ...] = tuple(LADDERS)
     warmup_updates: int = 12
+    """Of the runs with warm-up; as many have none. All go to 0 in a straight line from there on."""
     short_warmup_updates: int = 2
     """Of as many runs more."""
+    ladder_seeds: int = 1
+    """Seeds that climb the whole ladder."""
+    seeds: int = 3
+    """Seeds that are trained at the best rates of the ladder."""
     best_rates: int = 3
     """How many of the ladder's rates are trained with all seeds, none of which climbed: those of the lowest losses."""
     rates: int = 7
@@ -48,6 +61,11 @@ class OptimizersConfig(LadderConfig):
     needs_nats: float = 0.1
     """A warm-up is needed where the best loss without it lies more than this above the best with it."""
     text: str = "corpora/wikipedia_1000"
+    """A folder made by `normscope data documents`, or `toy`."""
+    sequence_length: int = 64
+    batch_sequences: int = 16
+    device: str = "cpu"
+    """auto, cpu, cuda, cuda:1 …"""
     preset: str = "llama"
     width: int = 48
     ffn_width: int = 128
@@ -61,8 +79,11 @@ class OptimizersConfig(LadderConfig):
     """Of products, as `train.precision`."""
 
     def __post_init__(self) -> None:
-        LadderConfig.__post_init__(self)
-        check_different(self, "placements", "optimizers")
+        if not 1 <= self.ladder_seeds <= self.seeds:
+            raise ValueError(f"ladder_seeds must lie in [1, seeds={self.seeds}], got {self.ladder_seeds}")
+        if not 0 < self.warmup_updates < self.updates:
+            raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
+        checks.check_different(self, "placements", "optimizers")
         if unknown := [name for name in self.optimizers if name not in LADDERS]:
             raise ValueError(
                 f"optimizers: {', '.join(unknown)} has no ladder of rates; choose from {', '.join(LADDERS)}"
@@ -76,8 +97,8 @@ class OptimizersConfig(LadderConfig):
                 f"short_warmup_updates must lie between 0 and warmup_updates={self.warmup_updates}, got "
                 f"{self.short_warmup_updates}"
             )
-        check_positive(self, "needs_nats")
-        check_defined_for(self, "placements", model="decoder-only")
+        checks.check_positive(self, "needs_nats")
+        checks.check_defined_for(self, "placements", model="decoder-only")
 
     @property
     def warmups(self) -> tuple[int, ...]:
@@ -108,26 +129,48 @@ parameters, as many runs of an hour of an accelerator."""
 
 def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
     """What all runs share. Raises UserError for text that is not there."""
-    sizes = settings_of(config, "width", "ffn_width", "heads", "blocks")
-    made = language_model(
-        config,
-        preset=config.preset,
-        sizes=sizes | {"attention": {"key_value_heads": config.key_value_heads}},
+    checks.refuse_missing(config.text, "text", "normscope data documents")
+    read = TextDataConfig(corpus=config.text, **checks.settings_of(config, "sequence_length", "batch_sequences"))
+    table: dict[str, Any] = {
+        "task": LANGUAGE_MODEL.name,
+        "data": asdict(read),
+        "model": {
+            "preset": config.preset,
+            "positions": config.sequence_length,
+            "attention": {"key_value_heads": config.key_value_heads},
+            **checks.settings_of(config, "width", "ffn_width", "heads", "blocks"),
+        },
+    }
+    made = replace(
+        validated(LANGUAGE_MODEL.config, with_preset(table, source="the study"), source="the study"),
         optimizer=OptimizerConfig(weight_decay=config.weight_decay),
+        # One decay for all, whatever the warm-up: a straight line to 0 from the end of the longer one.
+        schedule=ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
+        train=TrainConfig(
+            duration=config.updates,
+            validate_every=config.updates,
+            checkpoint_every=config.updates,
+            keep_checkpoints=1,
+            device=config.device,
+            threads=1,
+            # Batches so small cost little, and many runs may share a machine.
+            input_workers=0,
+        ),
     )
     return replaced(made, train__precision=config.precision)
 
 
-def arms(config: OptimizersConfig, base: LanguageModelRunConfig, folder: Path) -> dict[tuple[str, str], LadderArm]:
-    """Every placement under every optimiser; SGD alone has momentum."""
-    made = {}
-    for placement in config.placements:
-        for optimizer in config.optimizers:
-            momentum = {"optimizer__momentum": config.momentum} if optimizer == "sgd" else {}
-            made[placement, optimizer] = LadderArm(
-                base=replaced(base, optimizer__name=optimizer, **momentum),
-                placement=placement,
-                folder=folder,
-                peak_lrs=config.ladder(optimizer),
-            )
-    return made
+def cells_of(
+    config: OptimizersConfig, folder: Path, arm: tuple[str, str, int], peak_lrs: Sequence[float], seeds: range
+) -> list[Cell]:
+    """The runs of a placement, an optimiser and a warm-up at these rates and seeds; SGD alone has momentum."""
+    placement, optimizer, warmup_updates = arm
+    momentum = {"optimizer__momentum": config.momentum} if optimizer == "sgd" else {}
+    grid = Grid(
+        placements_and_warmups=((placement, warmup_updates),),
+        peak_lrs=tuple(peak_lrs),
+        optimizers=(optimizer,),
+        seeds=len(seeds),
+    )
+    base = base_config(config)
+    return grid.cells(replaced(base, optimizer__name=optimizer, seed=base.seed + seeds.start - 1, **momentum), folder)

@@ -1,14 +1,16 @@
 """Who needs a warm-up under which optimiser: verdicts, claims and the page."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.compare.manifest import in_words
+from normscope.compare.manifest import in_words, sources
 from normscope.evidence.estimates import plain_estimate, with_interval
 from normscope.evidence.judging import LEARNED_NATS, holm, learned
 from normscope.placement import named
@@ -16,14 +18,20 @@ from normscope.report.words import counted, joined, percentage
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.claims import claim
+from ..engine.discovery import About
 from ..engine.figures import rates
-from ..engine.ladders import Ladder, WarmupPair, climb, end_columns, gains_at_most, machines, trained_by
-from ..engine.models import LOSS
-from ..engine.page import Claim, StudyFigure, StudyTable, table
+from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, machines
+from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study
-from . import ABOUT
-from .config import SCALES, OptimizersConfig, arms, base_config
+from ..engine.study import Study
+from .config import SCALES, OptimizersConfig, base_config, cells_of
+
+ABOUT = About(
+    title="Placement, optimiser and warm-up, each at its own best rate",
+    question="Which placement needs a learning-rate warm-up under which optimiser, when each has the rate that suits "
+    "it best: in a Llama-like language model, under AdamW, Muon, Lion and SGD with momentum?",
+    help="Which placements need warm-up, by optimiser?",
+)
 
 _OptimizerPairs = Mapping[tuple[str, str, int], WarmupPair]
 """By placement, optimiser and warm-up."""
@@ -41,19 +49,22 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
     base = base_config(config)
     corpus = LANGUAGE_MODEL.open(base)
     parameters = sum(p.numel() for p in LANGUAGE_MODEL.build(base, corpus.tokeniser).parameters())
+    arms = product(config.placements, config.optimizers, config.warmups)
     ladders = climb(
-        arms(config, base, pieces.folder),
-        config,
+        {arm: config.ladder(arm[1]) for arm in arms},
+        partial(cells_of, config, pieces.folder),
         pieces,
+        climbing=config.ladder_seeds,
+        seeds=config.seeds,
         best_rates=config.best_rates,
-        again_after=config.ladder_seeds,
     )
     pairs = {
-        (*key, warmup): WarmupPair(without=ladders[key, 0], warm=ladder)
-        for (key, warmup), ladder in ladders.items()
+        (placement, optimizer, warmup): WarmupPair(without=ladders[placement, optimizer, 0], warm=ladder)
+        for (placement, optimizer, warmup), ladder in ladders.items()
         if warmup
     }
-    runs, unigram_nats = trained_by(pairs.values()), LANGUAGE_MODEL.chance_nats(corpus)
+    runs = sources([cell for ladder in ladders.values() for cell in ladder.cells])
+    unigram_nats = LANGUAGE_MODEL.chance_nats(corpus)
     train, valid = (np.asarray(corpus.splits[name].tokens) for name in ("train", "valid"))
     bigram = bigram_nats(train, valid)
     needs = all_needs(pairs, config.needs_nats, unigram_nats)
@@ -217,6 +228,15 @@ def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigur
     ]
 
 
+_ENDS: Mapping[str, Callable[[Ladder], Any]] = {
+    "loss": lambda one: one.mean_nats,
+    "rate": lambda one: one.rate,
+    "sensitivity": lambda one: one.sensitivity.value,
+    "lost": lambda one: one.lost,
+}
+"""What a table says of each ladder."""
+
+
 def _words(config: OptimizersConfig) -> tuple[str, ...]:
     return "no warm-up", *(f"warm-up of {warmup:,}" for warmup in config.warmups[1:])
 
@@ -249,7 +269,11 @@ def tables(
             ),
             [
                 ("placement", lambda row: row[0]),
-                *end_columns(lambda row: row[1], [("lost", lambda one: one.lost)], words=_words(config)),
+                *(
+                    (f"loss, {words}" if heading == "loss" else heading, lambda row, i=i, of=of: of(row[1][i]))
+                    for i, words in enumerate(_words(config))
+                    for heading, of in _ENDS.items()
+                ),
             ],
         )
         for optimizer in config.optimizers
@@ -261,11 +285,12 @@ def conditions(
     config: OptimizersConfig, baselines: tuple[float, float], parameters: int, runs: Mapping[str, Any]
 ) -> dict[str, str]:
     """How the runs were made. baselines: the losses of models that know the frequencies of tokens, and of pairs."""
+    climbing = "one seed" if config.ladder_seeds == 1 else f"{config.ladder_seeds} seeds"
     ladders = "; ".join(
         f"{TITLES[name]} {', '.join(f'{lr:g}' for lr in config.ladder(name))}" for name in config.optimizers
     )
     return {
-        **LOSS,
+        "loss": "negative log-likelihood per target token of the whole validation split, natural logarithm",
         "models": f"preset {config.preset}: a decoder of {config.blocks} blocks of width {config.width}, feed-forward "
         f"{config.ffn_width}, {config.heads} heads over {config.key_value_heads} of keys and values; {parameters:,} "
         "parameters under Pre-LN, those of other placements differ by what is their own",
@@ -276,7 +301,7 @@ def conditions(
         f"gradients not clipped, momentum {config.momentum:g} of SGD; full rate to update {config.warmup_updates}, "
         f"then in a straight line to 0, and a warm-up of {config.short_warmup_updates} updates, of "
         f"{config.warmup_updates} or none; products in {config.precision}",
-        "rates": f"{ladders}. {config.climbing} on the ladder, then {config.seeds} others at its best "
+        "rates": f"{ladders}. {climbing} on the ladder, then {config.seeds} others at its best "
         f"{counted(config.best_rates, 'rate')}",
         "verdict": f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; gains from it: "
         f"above 0; does not: below {config.needs_nats:g}; else undecided; all corrected by Holm for how many pairs "

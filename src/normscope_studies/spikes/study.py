@@ -11,13 +11,20 @@ from normscope.history.patterns import PATTERNS
 from normscope.report.chart import Panel, Series
 
 from ..engine.claims import judged
+from ..engine.discovery import About
 from ..engine.figures import line
-from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.page import Claim, Findings, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
-from . import ABOUT
+from ..engine.study import Study, scales
 from .cases import BROKEN, HEALTHY, SLOW, SpikesConfig
 from .measure import measured
+
+ABOUT = About(
+    title="Spikes made on purpose",
+    question="Does the doctor find a spike or a plateau in a training's log, date it within five updates, and name the "
+    "sub-layer and the cause; and is it silent about healthy trainings?",
+    help="Does the doctor find spikes made on purpose?",
+)
 
 _Piece = Mapping[str, Any]
 

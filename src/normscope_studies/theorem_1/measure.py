@@ -10,13 +10,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from normscope.model import Context, Layout, Stack, StackConfig
-from normscope.model.initialisation import initialise
+from normscope.model import Context, Layout, Stack
 from normscope.model.sublayers import FeedForward
-from normscope.placement import StackShape, named
-from normscope.train.device import seed_weights
 
 from ..engine.checks import check_least
+from ..theory.simulation import drawn, square_encoder
 
 ROWS = {"N(0, 1/d)": -0.5, "N(0, 1)": 0.0}
 """What rows of the output projection are drawn from: their elements have the standard deviation d to this power."""
@@ -76,10 +74,7 @@ def last_layer_gradients(
     one sequence's positions, at random targets; `loss_gradient_norms`, (S,): the greatest ‖∂L/∂x‖ of a position of it,
     x the stack's output. Raises ValueError for an unknown placement, or one without encoders.
     """
-    seed_weights(seed)
-    shape = StackShape(kind="encoder", width=width, ffn_width=width, heads=1, encoder_blocks=blocks)
-    stack = Stack(named(placement)(shape), StackConfig()).requires_grad_(False)
-    initialise(stack, "theory", named(placement))
+    stack = drawn(placement, square_encoder(blocks, width), "theory", seed).requires_grad_(False)
     rows_VD = torch.randn(vocabulary, width)
     found = {}
     for count in tokens:

@@ -9,13 +9,20 @@ import numpy as np
 from normscope.evidence.estimates import plain_estimate
 from normscope.report.chart import Panel
 
+from ..engine.discovery import About
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure
+from ..engine.page import Findings, StudyFigure
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
-from . import ABOUT
+from ..engine.study import Study, scales
 from .claims import LONG, SHORT, SIDES, Half, Sweep, claims
 from .measure import Theorem1Config, sweeps_of_seed
+
+ABOUT = About(
+    title="Theorem 1: the gradient of the last layer",
+    question="How large is the gradient of the last W₂ before the first update, how does it change with depth and "
+    "width, and how near do the paper's bound and the corrected one come to it?",
+    help="How large is the gradient of the last layer's W2?",
+)
 
 _INK, _GREEN, _PINK = -1, 2, 3
 _LINES: dict[str, tuple[str, int]] = {
@@ -80,7 +87,6 @@ def run(config: Theorem1Config, pieces: Pieces) -> Findings:
         conditions=_conditions(config),
         claims=claims(sweeps),
         figures=figures(sweeps),
-        tables=[],
         data={"sweeps": [_data(sweep) for sweep in sweeps]},
     )
 

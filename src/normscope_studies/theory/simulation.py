@@ -4,7 +4,7 @@
 # B = sentences, S = longest source, T = longest target
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from normscope.data.parallel.batches import TranslationBatch
+from normscope.measure import depth_points, recording
 from normscope.model import Context, Layout, ModelConfig, Stack, StackConfig, profile
 from normscope.model.embedding import Embedding
 from normscope.model.initialisation import initialise
 from normscope.model.stack import PlacedEnd, norm_maker
-from normscope.placement import named
+from normscope.placement import StackShape, named, registered
 from normscope.placement.reading import read_head
 from normscope.theory.predict import ModelSetting
 from normscope.theory.settings import RepeatedTokens
@@ -44,6 +45,51 @@ class _StackDraw:
     def gradient_norm(self) -> dict[str, NDArray[np.float64]]:
         """Roots of the squares: of a mean over draws, what `predict` predicts."""
         return {name: np.sqrt(square) for name, square in self.squares.items()}
+
+
+def drawn(placement: str, shape: StackShape, initialisation: str, seed: int) -> Stack:
+    """A stack with the weights of the seed. initialisation: one of `normscope.model.SCHEMES`, or as-placement."""
+    seed_weights(seed)
+    kind = named(placement)
+    stack = Stack(kind(shape), StackConfig())
+    initialise(stack, initialisation, kind)
+    return stack
+
+
+def square_encoder(blocks: int, width: int) -> StackShape:
+    """Of section 3.3: one head, and an inner width that is the outer one."""
+    return StackShape(kind="encoder", width=width, ffn_width=width, heads=1, encoder_blocks=blocks)
+
+
+def hidden_rms(
+    placement: str,
+    shape: StackShape,
+    seeds: Iterable[int],
+    *,
+    initialisation: str,
+    sentences: int,
+    sentence_tokens: int,
+    depths: Sequence[int],
+) -> list[list[float]]:
+    """√(E‖x_l‖² / D) at these depths, of x_0 from N(0, 1); a row for each seed."""
+    layout = Layout(torch.full((sentences,), sentence_tokens))
+    return [_rms_by_depth(drawn(placement, shape, initialisation, seed), layout, depths) for seed in seeds]
+
+
+@torch.no_grad()
+def _rms_by_depth(stack: Stack, layout: Layout, depths: Sequence[int]) -> list[float]:
+    """A number a block is kept, and no state."""
+    x_ND, context = torch.randn(layout.tokens, stack.placement.stack.width), Context(layout=layout)
+    profile(stack, lambda: stack(x_ND, context))
+    points = depth_points(stack.blocks, pick=stack.placement.hidden)
+    with recording(points, lambda x: float(x.double().square().mean().sqrt())) as found:
+        stack(x_ND, context)
+    return [found[f"x_{depth}"][0] for depth in depths]
+
+
+def encoder_placements() -> tuple[str, ...]:
+    """All registered placements that are defined for an encoder alone."""
+    return tuple(name for name, placement in registered().items() if "encoder-only" in placement.models)
 
 
 def stacks_of(model: ModelSetting) -> tuple[Literal["encoder", "decoder"], ...]:
@@ -120,6 +166,13 @@ class Simulation:
             x = stack(embedded, Context(layout=self.layout, causal=kind == "decoder", **memory))
             memory = {"memory_MD": x, "memory_layout": self.layout}
         return x
+
+
+def draws_of(placement: str, model: ModelSetting, draws: int) -> list[dict[str, Any]]:
+    """For each draw, seeds counted from 1, and each stack: q, and the squared gradient norms of each matrix."""
+    simulation = Simulation(placement, model)
+    found = [simulation.draw(seed) for seed in range(1, draws + 1)]
+    return [{kind: {"q": one.q, **one.squares} for kind, one in draw.items()} for draw in found]
 
 
 def _record_stream(stack: Stack, record: Callable[[tuple[float, float]], None]) -> None:

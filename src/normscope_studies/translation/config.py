@@ -19,9 +19,8 @@ from normscope.optim.schedules import summed_factor
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 
-from ..engine.checks import check_least
-from ..engine.models import settings_of
-from ..engine.study import Scale, scales
+from ..engine.checks import check_least, settings_of
+from ..engine.study import scales
 
 POST, PRE = "post-ln", "pre-ln"
 PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}
@@ -249,6 +248,6 @@ _PAPER: dict[str, Any] = {
 million pairs is then about as many updates as one of IWSLT14."""
 
 
-def figure_scales(config: type[RunsConfig], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]) -> dict[str, Scale]:
+def figure_scales(config: type[RunsConfig], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]) -> dict[str, Any]:
     """Of one figure; smoke and paper: what it sets beside what all runs share."""
     return scales(config, smoke={**_SMOKE, **smoke}, paper={**_PAPER, **paper})

@@ -12,8 +12,7 @@ from normscope.report.chart import Panel
 from normscope.report.words import counted
 
 from ..engine.figures import curves, line, ranged
-from ..engine.page import Claim, StudyFigure, StudyTable, table
-from ..engine.study import Findings
+from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig, TranslationArm
 from .runs import Trained
 

@@ -20,8 +20,8 @@ from normscope.optim import ScheduleConfig
 from normscope.report.words import number, span
 from normscope.tasks.translation import TRANSLATION
 
+from ..engine.checks import refuse_missing
 from ..engine.ladders import train_all
-from ..engine.models import refuse_missing
 from ..engine.pieces import Pieces
 from .config import DE_EN, PAIRS, RunsConfig, TranslationArm
 

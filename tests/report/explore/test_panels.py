@@ -10,11 +10,11 @@ import pytest
 from normscope.doctor.report.page import render_doctor
 from normscope.report.chart import Panel, Series
 from normscope.report.explorer import encoded
-from normscope_studies.engine.page import StudyFigure, render_study
+from normscope_studies.engine.page import StudyFigure
 from report.axe import violations
 from report.devtools import Tab
 from report.diagnoses import broken
-from report.test_study_page import PAGE
+from report.test_study_page import FOUND, page as study_page
 
 MEASURED = Series(
     label="Pre-LN", kind="measured", hue=0, x=[1, 2, 3], y=[1.0, None, 4.0], low=[0.5, None, 3.0], high=[2.0, None, 5.0]
@@ -69,7 +69,7 @@ def test_a_study_s_figure_has_a_chart_for_each_panel(tab: Tab, tmp_path: Path) -
         caption="C.",
     )
     page = tmp_path / "study.html"
-    page.write_text(render_study(replace(PAGE, figures=[figure, *PAGE.figures])), encoding="utf-8")
+    page.write_text(study_page(figures=[figure, *FOUND.figures]), encoding="utf-8")
     tab.open(page.as_uri(), height=4_000)
     tab.soon("normscope.views.map(v => v.plot.scales.y.distr)", [1, 3])
     assert tab.js("document.querySelectorAll('#f-two-panels .plot canvas').length") == 2

@@ -2,21 +2,75 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from normscope.placement import named
+from normscope.model import SCHEMES
+from normscope.placement import StackShape, named
 from normscope.placement.printing import formula
 from normscope.report.chart import Panel
 from normscope.report.words import counted
 
-from ..engine.figures import line
-from ..engine.page import StudyFigure, StudyTable, table
-from ..engine.pieces import Pieces, plain
-from ..engine.study import Findings, Study, scales
-from . import ABOUT
-from .measure import DepthConfig, encoder_placements, seeds_rms
+from .engine.checks import check_least, settings_of
+from .engine.discovery import About
+from .engine.figures import line
+from .engine.page import Findings, StudyFigure, StudyTable, table
+from .engine.pieces import Pieces, plain
+from .engine.study import Study, scales
+from .theory import simulation
+
+ABOUT = About(
+    title="The hidden state over depth at initialisation",
+    question="How large is the hidden state after every block, a thousand blocks deep, before any training: what "
+    "grows, what stays, what falls?",
+    help="How large is the hidden state, 1,000 blocks deep?",
+)
+
+_EVERY_DEPTH_UP_TO, _DEPTHS_A_DECADE = 20, 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DepthConfig:
+    """An encoder-only stack for every placement. Raises ValueError for what no stack can be built with."""
+
+    placements: tuple[str, ...] = ()
+    """Without any, all that are defined for an encoder."""
+    blocks: int = 1000
+    width: int = 64
+    seeds: int = 3
+    initialisation: str = "as-placement"
+    """as-placement: each as its source draws it; or one of `normscope.model.SCHEMES` for all."""
+    ffn_width: int = 256
+    heads: int = 4
+    sentences: int = 2
+    sentence_tokens: int = 16
+
+    def __post_init__(self) -> None:
+        check_least(self, blocks=1, width=1, seeds=1, ffn_width=1, heads=1, sentences=1, sentence_tokens=1)
+        if self.width % self.heads:
+            raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
+        if self.initialisation not in ("as-placement", *SCHEMES):
+            raise ValueError(f"unknown initialisation {self.initialisation!r}; choose one of {', '.join(SCHEMES)}")
+        if self.initialisation == "theory" and (self.heads != 1 or self.ffn_width != self.width):
+            raise ValueError("initialisation theory is stated for heads = 1 and ffn_width = width")
+        if len(set(self.placements)) < len(self.placements):
+            raise ValueError(f"placements: give different names, got {self.placements}")
+        for name in self.placements:
+            named(name)(self.shape)
+
+    @property
+    def shape(self) -> StackShape:
+        """Of the encoder."""
+        sizes = settings_of(self, "width", "ffn_width", "heads")
+        return StackShape(kind="encoder", encoder_blocks=self.blocks, **sizes)
+
+    @property
+    def depths(self) -> list[int]:
+        """What is recorded: every depth at first, then some in each decade, and the last."""
+        decades = math.log10(max(self.blocks, 1))
+        spaced = [round(10 ** (i / _DEPTHS_A_DECADE)) for i in range(int(decades * _DEPTHS_A_DECADE) + 1)]
+        return sorted({*range(min(self.blocks, _EVERY_DEPTH_UP_TO) + 1), *spaced, self.blocks})
 
 
 class _Behaviour(StrEnum):
@@ -64,9 +118,9 @@ _NEAR_1 = (0.5, 2.0)
 """The axis of what stays where it is: one that fitted the curves would show rounding."""
 
 
-def run(config: DepthConfig, pieces: Pieces) -> Findings:
+def run(config: _DepthConfig, pieces: Pieces) -> Findings:
     """One piece a placement: all its seeds."""
-    names = config.placements or encoder_placements()
+    names = config.placements or simulation.encoder_placements()
     curves = [_curve(name, config, pieces) for name in pieces.each("placements", names)]
     figure = picture(config.depths, curves)
     return Findings(
@@ -81,7 +135,7 @@ def run(config: DepthConfig, pieces: Pieces) -> Findings:
 
 def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFigure:
     """A panel for each behaviour; curves that coincide share a line."""
-    at = [i for i, depth in enumerate(depths) if depth in (*_DRAWN, depths[-1])]
+    at = _places(depths, _DRAWN)
     panels = []
     for behaviour in _Behaviour:
         bundles = bundled([curve for curve in curves if curve["behaviour"] == behaviour])
@@ -135,12 +189,23 @@ def _named(bundle: Sequence[dict[str, Any]]) -> str:
 _MOVING = (_Behaviour.GROWS, _Behaviour.FALLS)
 
 
-def _curve(name: str, config: DepthConfig, pieces: Pieces) -> dict[str, Any]:
+def _curve(name: str, config: _DepthConfig, pieces: Pieces) -> dict[str, Any]:
     """The placement's curves and what they do."""
     text = formula(named(name), config.shape)
     settings = {key: value for key, value in asdict(config).items() if key != "placements"}
-    found = pieces.get(name, {"placement": name, "settings": settings, "formula": text}, seeds_rms, name, config)
-    mean_rms = [_mean(values) for values in zip(*found, strict=True)]
+    found = pieces.get(
+        name,
+        {"placement": name, "settings": settings, "formula": text},
+        simulation.hidden_rms,
+        name,
+        config.shape,
+        range(1, config.seeds + 1),
+        depths=config.depths,
+        **settings_of(config, "initialisation", "sentences", "sentence_tokens"),
+    )
+    mean_rms = [
+        None if None in values else plain(math.fsum(values) / len(values)) for values in zip(*found, strict=True)
+    ]
     return {
         "name": name,
         "title": named(name).title,
@@ -153,14 +218,9 @@ def _curve(name: str, config: DepthConfig, pieces: Pieces) -> dict[str, Any]:
     }
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    """None where a seed's value is not finite."""
-    known = [value for value in values if value is not None]
-    return plain(math.fsum(known) / len(known)) if len(known) == len(values) else None
-
-
-def _shown(depths: Sequence[int]) -> list[int]:
-    return [i for i, at in enumerate(depths) if at in (*_SHOWN, depths[-1])]
+def _places(depths: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Where these depths stand, and the last one."""
+    return [i for i, at in enumerate(depths) if at in (*wanted, depths[-1])]
 
 
 def _by_size(curves: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -173,13 +233,13 @@ def _table(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyTabl
         ("placement", lambda curve: curve["title"]),
         ("what it does", lambda curve: curve["behaviour"]),
         ("exponent of depth", lambda curve: curve["exponent"]),
-        *((f"{depths[i]:,}", lambda curve, i=i: curve["mean_rms"][i]) for i in _shown(depths)),
+        *((f"{depths[i]:,}", lambda curve, i=i: curve["mean_rms"][i]) for i in _places(depths, _SHOWN)),
     ]
     return table("Root mean square of the hidden state by depth", _by_size(curves), columns)
 
 
 def _lines(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> list[str]:
-    shown = _shown(depths)
+    shown = _places(depths, _SHOWN)
     lines = [f"{'placement':18} {'RMS':15} " + " ".join(f"{depths[i]:>8}" for i in shown)]
     for curve in _by_size(curves):
         values = (curve["mean_rms"][i] for i in shown)
@@ -188,7 +248,7 @@ def _lines(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> list[str]
     return lines
 
 
-def _conditions(config: DepthConfig) -> dict[str, str]:
+def _conditions(config: _DepthConfig) -> dict[str, str]:
     own = config.initialisation == "as-placement"
     return {
         "Model": f"encoders of {config.blocks:,} blocks, width {config.width}, feed-forward {config.ffn_width}, "
@@ -203,6 +263,6 @@ def _conditions(config: DepthConfig) -> dict[str, str]:
 
 STUDY = Study(
     about=ABOUT,
-    scales=scales(DepthConfig, smoke={"blocks": 40, "seeds": 2}, paper={"width": 512, "ffn_width": 2048, "heads": 8}),
+    scales=scales(_DepthConfig, smoke={"blocks": 40, "seeds": 2}, paper={"width": 512, "ffn_width": 2048, "heads": 8}),
     run=run,
 )

@@ -1,7 +1,8 @@
 """The size of the hidden state over depth, for every placement: what the formulas predict, and stacks as drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,108 @@ from normscope.placement import named
 from normscope.placement.printing import formula
 from normscope.report.chart import Panel
 from normscope.report.words import counted
-from normscope.theory.predict import predict
+from normscope.theory.predict import ModelSetting, predict
 
-from ..engine.claims import Compared, as_data, foretold, mean_over_draws, root_mean_square, spread_of
-from ..engine.figures import beside_prediction, measured
-from ..engine.page import Claim, StudyFigure
-from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
-from ..theory.simulation import SEQUENCES
-from . import ABOUT
-from .measure import MATRIX_NAMES, HiddenStateConfig, ModelCase, draws_of, root_of
+from .engine.checks import check_least, check_positive
+from .engine.claims import Compared, as_data, foretold, mean_over_draws, root_mean_square, spread_of
+from .engine.discovery import About
+from .engine.figures import beside_prediction, measured
+from .engine.page import Claim, Findings, StudyFigure
+from .engine.pieces import Pieces
+from .engine.study import Study, scales
+from .theory import simulation
+
+ABOUT = About(
+    title="The hidden state over depth, predicted and measured",
+    question="How large is the hidden state after each block at initialisation, and do the formulas alone predict it? "
+    "For every placement; for eight of them the gradients too.",
+    help="Do formulas predict the hidden state over depth?",
+)
+
+MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}
+"""Matrices whose gradients are compared, with how they are printed."""
+EIGHT = ("post-ln", "pre-ln", "deepnorm", "rezero", "peri-ln", "residual", "lns", "b2t")
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelCase:
+    """One model, the placements it is drawn with, and how often."""
+
+    name: str
+    title: str
+    placements: tuple[str, ...]
+    model: ModelSetting
+    draws: int
+    limit: float
+    """Per cent, of q."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HiddenStateConfig:
+    """Raises ValueError for what cannot be drawn."""
+
+    deep: tuple[str, ...] = EIGHT
+    """Encoders in the theory's setting, drawn deep and wide; their gradients are compared too."""
+    deep_blocks: int = 48
+    deep_width: int = 512
+    deep_draws: int = 20
+    others: tuple[str, ...] = ()
+    """Encoders in both settings; without any, every placement that is defined for one."""
+    decoders: tuple[str, ...] = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "lns", "hybrid-norm")
+    """Causal stacks in the theory's setting."""
+    pairs: tuple[str, ...] = ("post-ln", "pre-ln", "deepnorm", "b2t", "residual", "admin", "sub-ln", "t-fixup")
+    """Encoder-decoders in the paper's setting, half as many blocks in each stack."""
+    blocks: int = 12
+    width: int = 256
+    draws: int = 12
+    tokens: int = 16
+    vocabulary: int = 10_000
+    q_limit_percent: float = 3.0
+    """What the claims hold deviations of q against, and those of gradients; `loose_limit_percent` in all other models:
+    few draws of narrow stacks, and outside the theory's setting attention is approximate."""
+    gradient_limit_percent: float = 7.0
+    loose_limit_percent: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_least(self, deep_draws=2, draws=2)
+        check_positive(self, "q_limit_percent", "gradient_limit_percent", "loose_limit_percent")
+        if self.blocks < 2 or self.blocks % 2:
+            raise ValueError(f"blocks must be even and at least 2, got {self.blocks}")
+        if not self.deep:
+            raise ValueError("deep needs at least one placement")
+        for case in self.cases():
+            for name, kind in product(case.placements, simulation.stacks_of(case.model)):
+                named(name)(case.model.shape(kind))
+
+    def cases(self) -> list[_ModelCase]:
+        """What is drawn."""
+        deep = ModelSetting(
+            blocks=self.deep_blocks,
+            width=self.deep_width,
+            ffn_width=self.deep_width,
+            tokens=self.tokens,
+            vocabulary=self.vocabulary,
+        )
+        theory = replace(deep, blocks=self.blocks, width=self.width, ffn_width=self.width)
+        paper = replace(theory, setting="paper", ffn_width=2 * self.width, heads=4)
+        causal = replace(theory, stack="decoder")
+        pair = replace(paper, stack="encoder-decoder", blocks=self.blocks // 2)
+        others, draws, loose = self.others or simulation.encoder_placements(), self.draws, self.loose_limit_percent
+        return [
+            _ModelCase(
+                "deep", "Deep encoders, theory's setting", self.deep, deep, self.deep_draws, self.q_limit_percent
+            ),
+            _ModelCase("theory", "Encoders, theory's setting", others, theory, draws, loose),
+            _ModelCase("paper", "Encoders, paper's setting", others, paper, draws, loose),
+            _ModelCase("decoder", "Decoders, theory's setting", self.decoders, causal, draws, loose),
+            _ModelCase("pair", "Encoder-decoders, paper's setting", self.pairs, pair, draws, loose),
+        ]
+
+
+def root_of(matrix: str) -> str:
+    """The name of the root mean square of a matrix's gradient norms; the matrix's own is that of their mean."""
+    return f"{matrix}_root_mean_square"
+
 
 _PlacementCurves = dict[str, dict[str, dict[str, Compared]]]
 """By placement, stack ("encoder" or "decoder"), and what: q, or a matrix's gradient."""
@@ -27,7 +120,7 @@ _MOVES_BY = 0.1
 """A predicted q that leaves 1 by more is worth a curve in the figure."""
 
 
-def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
+def run(config: _HiddenStateConfig, pieces: Pieces) -> Findings:
     """One piece a placement and case: all its draws."""
     cases = config.cases()
     found = {
@@ -41,7 +134,6 @@ def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
         conditions=_conditions(cases),
         claims=claims,
         figures=figures(cases, found),
-        tables=[],
         data={
             "spreads": spreads,
             "off_percent": {
@@ -56,19 +148,19 @@ def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _drawn(name: str, case: ModelCase, pieces: Pieces) -> list[dict[str, Any]]:
+def _drawn(name: str, case: _ModelCase, pieces: Pieces) -> list[dict[str, Any]]:
     """Of each draw, by stack: q, and squared gradient norms of each matrix."""
     asked = {
         "placement": name,
         "formula": formula(named(name), case.model.shape("decoder" if case.model.stack == "decoder" else "encoder")),
         "model": asdict(case.model),
         "draws": case.draws,
-        "sequences": SEQUENCES,
+        "sequences": simulation.SEQUENCES,
     }
-    return pieces.get(f"{case.name}/{name}", asked, draws_of, name, case.model, case.draws)  # type: ignore[no-any-return]
+    return pieces.get(f"{case.name}/{name}", asked, simulation.draws_of, name, case.model, case.draws)  # type: ignore[no-any-return]
 
 
-def compared(name: str, case: ModelCase, draws: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Compared]]:
+def compared(name: str, case: _ModelCase, draws: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Compared]]:
     """By stack: q, and of each matrix's gradient norm the mean and, under `root_of`, the root mean square."""
     curves = {}
     for kind, prediction in predict(name, case.model).items():
@@ -82,7 +174,7 @@ def compared(name: str, case: ModelCase, draws: Sequence[Mapping[str, Any]]) -> 
 
 
 def claims_of(
-    cases: Sequence[ModelCase], found: Mapping[str, _PlacementCurves], config: HiddenStateConfig
+    cases: Sequence[_ModelCase], found: Mapping[str, _PlacementCurves], config: _HiddenStateConfig
 ) -> tuple[list[Claim], dict[str, Any]]:
     """A claim for q in each case, one for each matrix's gradient in the first; and the numbers they quote."""
     deep, spreads, asked = cases[0], {}, []
@@ -115,7 +207,7 @@ def claims_of(
     return claims, {name: asdict(spread) for name, spread in spreads.items()}
 
 
-def figures(cases: Sequence[ModelCase], found: Mapping[str, _PlacementCurves]) -> list[StudyFigure]:
+def figures(cases: Sequence[_ModelCase], found: Mapping[str, _PlacementCurves]) -> list[StudyFigure]:
     """The stream of the deep placements that move, and of the same in others; the deep ones' gradients."""
     deep = cases[0]
     encoders = {name: found[deep.name][name]["encoder"] for name in deep.placements}
@@ -152,12 +244,12 @@ def figures(cases: Sequence[ModelCase], found: Mapping[str, _PlacementCurves]) -
     return made
 
 
-def _not_drawn(why: str, case: ModelCase, drawn: Sequence[str]) -> str:
+def _not_drawn(why: str, case: _ModelCase, drawn: Sequence[str]) -> str:
     titles = ", ".join(named(name).title for name in case.placements if name not in drawn)
     return f"Not drawn, as {why}: {titles}." if titles else ""
 
 
-def _streams(case: ModelCase, curves: Mapping[str, Compared | None]) -> Panel:
+def _streams(case: _ModelCase, curves: Mapping[str, Compared | None]) -> Panel:
     """None for placements that the case has not: the others keep their hues."""
     series = []
     for hue, (name, q) in enumerate(curves.items()):
@@ -183,7 +275,7 @@ def _gradients(name: str, stack: Mapping[str, Compared]) -> Panel:
     return Panel(title=named(name).title, xlabel="block", ylabel="‖∂L/∂W‖", series=series, from_zero=True)
 
 
-def _conditions(cases: Sequence[ModelCase]) -> dict[str, str]:
+def _conditions(cases: Sequence[_ModelCase]) -> dict[str, str]:
     models = [
         f"{case.title}: {counted(case.model.blocks, 'block')}, d = {case.model.width}, feed-forward "
         f"{case.model.ffn_width}, {'one head' if case.model.heads == 1 else f'{case.model.heads} heads'}"
@@ -195,7 +287,7 @@ def _conditions(cases: Sequence[ModelCase]) -> dict[str, str]:
         "Paper's setting": "fairseq 0.7 to 0.8: Glorot uniform, √d times the embedding, sinusoids, tied output",
         "Gradient normalisation": "mean cross-entropy per target token, random targets, one sequence at a time",
         "Logarithm": "natural: losses in nats",
-        "Tokens": f"{SEQUENCES} sequences of {cases[0].model.tokens} tokens a draw; the source has as many",
+        "Tokens": f"{simulation.SEQUENCES} sequences of {cases[0].model.tokens} tokens a draw; the source has as many",
         "Draws": "; ".join(f"{case.title}: {case.draws}" for case in cases) + "; seeds from 1",
         "Spread": "predictions of q are of its mean over draws, those of gradients of the root mean square of their "
         "norms, which a few large draws raise; each is compared with just that. Bands are two standard errors, "
@@ -218,7 +310,7 @@ def _each_curve(curves: _PlacementCurves, value: Callable[[Compared], Any], only
 STUDY = Study(
     about=ABOUT,
     scales=scales(
-        HiddenStateConfig,
+        _HiddenStateConfig,
         smoke={
             "deep": ("post-ln", "pre-ln", "rezero"), "deep_blocks": 4, "deep_width": 64, "deep_draws": 3,
             "others": ("post-ln", "pre-ln"), "decoders": ("pre-ln",), "pairs": ("post-ln", "pre-ln"),
