@@ -169,7 +169,11 @@ def trained(config: RunsConfig, arms: Iterable[TranslationArm], pieces: Pieces) 
         curves={arm: [curve_of(cell) for cell in runs] for arm, runs in cells.items()},
         unigram_nats={pair: TRANSLATION.chance_nats(corpus) for pair, corpus in corpora.items()},
         texts=[_text(pair, corpus) for pair, corpus in corpora.items()],
-        trained_by={f"{cell.beside.name}/{name}": source for cell in every for name, source in sources([cell]).items()},
+        trained_by={
+            f"{cell.folder.path.parents[1].name}/{name}": source
+            for cell in every
+            for name, source in sources([cell]).items()
+        },
     )
 
 
