@@ -55,7 +55,7 @@ def test_norms_branches_and_sums_stand_for_what_the_model_computes(join):
     expected = outputs_of(model, x)
     sums = [step[3] for step in model.steps]
     graph, streams = streams_in(model, x)
-    (stack,) = measured_stacks(model, graph, streams, as_stacks(streams))
+    (stack,) = measured_stacks(graph, streams, as_stacks(streams))
 
     def value(term: Term) -> Tensor:
         return graph.values[term.at].tensor.reshape(x.shape)

@@ -1,20 +1,11 @@
 """What is recorded from any `nn.Module`."""
 
 from .line import weights_after
-from .passes import (
-    GradientNorms,
-    Point,
-    depth_points,
-    expected_gradient_norms,
-    first_tensor,
-    gradient_norms,
-    recording,
-)
+from .passes import Point, depth_points, expected_gradient_norms, first_tensor, gradient_norms, recording
 from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_beyond, t_quantile
 
 __all__ = [
     "Estimate",
-    "GradientNorms",
     "Point",
     "Sensitivity",
     "Summary",

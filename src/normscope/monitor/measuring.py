@@ -81,8 +81,7 @@ def _logit_deviation(graph: Graph, streams: Sequence[Stream]) -> float | None:
     logits = []
     for value in graph.values:
         if value.op in _LOGITS_OF and graph.depends(value.number, streams[-1].end):
-            along = value.call.args[1] if value.call is not None else -1
-            logits.append(graph.values[value.inputs[0]].tensor.movedim(along, -1))
+            logits.append(graph.values[value.inputs[0]].tensor.movedim(value.args[1], -1))
     if not logits and named_in(graph.trace.output, "logits") is not None:
         named = main_tensor(graph.trace.output)
         logits = [named] if named is not None else []
@@ -216,7 +215,7 @@ class Monitor:
             graph, streams = streams_in(self.model, given)
             if [len(stream.branches) for stream in streams] != [len(stack.sublayers) for stack in self._stacks]:
                 self._stacks = tuple(as_stacks(streams))
-            stacks = measured_stacks(self.model, graph, streams, self._stacks)
+            stacks = measured_stacks(graph, streams, self._stacks)
             found = _named_measurements(graph, streams, stacks, norms)
         except ValueError as error:
             if not self._stacks:

@@ -114,7 +114,7 @@ def _crosses(graph: Graph, source: int, end: int) -> bool:
     """Whether a value is made by attention of queries that are made from a stream's end, to keys that are not."""
     for number in graph.between(end, source):
         value = graph.values[number]
-        if not (graph.is_data_product(value) or FUSED in value.op) or value.call is None:
+        if not (graph.is_data_product(value) or FUSED in value.op):
             continue
         given = [n for n in value.inputs if graph.values[n].is_data]
         if len(given) > 1 and graph.depends(given[0], end) and not any(graph.depends(n, end) for n in given[1:]):

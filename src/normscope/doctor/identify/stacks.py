@@ -225,9 +225,7 @@ _ITSELF = "the model itself"
 def _sums(graph: Graph) -> str:
     """What sums of two values were seen instead, in words."""
     sums = [value for value in graph.values if value.op in ("add", "sub") and graph.predecessors[value.number]]
-    itself = [
-        value for value in sums if value.call and len(value.call.args) == 2 and value.call.args[0] == value.call.args[1]
-    ]
+    itself = [value for value in sums if len(value.args) == 2 and value.args[0] == value.args[1]]
     of_two = [value for value in sums if len(graph.predecessors[value.number]) == 2]
     if itself:
         return (

@@ -113,8 +113,8 @@ def _logits(graph: Graph, place: _Place, after: _Factor, given: dict[int, Tensor
 def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
     for number in branch.computed:
         value = graph.values[number]
-        if FUSED in value.op and value.call is not None and value.call.output == 0:
-            given = [argument.number for argument in value.call.args[:3] if isinstance(argument, Ref)]
+        if FUSED in value.op and value.output == 0:
+            given = [argument.number for argument in value.args[:3] if isinstance(argument, Ref)]
             if len(given) == 3:
                 yield _Place(queries=given[0], keys=given[1], values=given[2], scores=None, softmax=number)
         elif value.op in SOFTMAX:
@@ -205,11 +205,11 @@ def _wrong_axis(graph: Graph, place: _Place) -> str:
     """The dimension of the softmax and that of the keys, where these are two; "" where they are one, or not known."""
     weighed = _weighed(graph, place.softmax)
     value = graph.values[place.softmax]
-    if weighed is None or value.call is None or place.scores is None:
+    if weighed is None or place.scores is None:
         return ""
     number, factor, _ = weighed
     axes = range(len(value.shape))
-    taken = int(value.call.args[1]) % len(value.shape)
+    taken = int(value.args[1]) % len(value.shape)
     if taken == axes[-1] and factor == 0 and _keeps_last(graph, place.softmax, number):
         return ""
     right = [axis for axis in axes if _runs_along(graph, place.softmax, number, axis, -1 if factor == 0 else -2)]
@@ -279,10 +279,9 @@ def _factor(graph: Graph, number: int, until: int | None) -> _Factor:
 
 
 def _multiply(graph: Graph, found: _Factor, value: TracedValue, through: int) -> None:
-    call = value.call
-    if call is None or value.op not in ("mul", "div") or len(call.args) != 2:
+    if value.op not in ("mul", "div") or len(value.args) != 2:
         return
-    others = [a for a in call.args if not (isinstance(a, Ref) and a.number == through)]
+    others = [a for a in value.args if not (isinstance(a, Ref) and a.number == through)]
     if len(others) != 1:
         return
     (other,) = others
@@ -302,9 +301,7 @@ def _after(graph: Graph, place: _Place) -> _Factor:
     value = graph.values[place.softmax]
     if place.scores is not None:
         found = _factor(graph, value.inputs[0], place.scores)
-        call = graph.values[place.scores].call
-        if call is not None and call.kwargs.get("alpha") is not None:
-            found.constant *= float(call.kwargs["alpha"])
+        found.constant *= float(graph.values[place.scores].kwargs.get("alpha", 1))
         return found
     if FUSED in value.op:
         given = _arguments(value).get("scale")
@@ -313,11 +310,8 @@ def _after(graph: Graph, place: _Place) -> _Factor:
 
 
 def _arguments(value: TracedValue) -> dict[str, Any]:
-    call = value.call
-    if call is None:
-        return {}
-    names = [argument.name for argument in call.function._schema.arguments]
-    return dict(zip(names, call.args, strict=False)) | dict(call.kwargs)
+    names = [argument.name for argument in value.function._schema.arguments]
+    return dict(zip(names, value.args, strict=False)) | value.kwargs
 
 
 def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -325,7 +319,7 @@ def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor
     value = graph.values[place.softmax]
     if FUSED not in value.op:
         logits = graph.values[value.inputs[0]].tensor
-        if value.call is None or int(value.call.args[1]) % logits.ndim != logits.ndim - 1 or logits.ndim < 2:
+        if int(value.args[1]) % logits.ndim != logits.ndim - 1 or logits.ndim < 2:
             return None
         rows = _rows(logits.shape[-2], logits)
         logits = logits.index_select(-2, rows).float()

@@ -87,18 +87,18 @@ def examined_without_gradients(model: nn.Module, inputs: Inputs) -> _Examination
 def _watched(model: nn.Module, inputs: Inputs) -> tuple[Graph, Sequence[Stream], tuple[Stack, ...], ModelMeasurements]:
     """One forward pass with all of its values and the streams in it, and what both show without gradients."""
     graph, streams = streams_in(model, inputs)
-    tables, output_matrices = tables_and_outputs(model, graph)
-    stacks = measured_stacks(model, graph, streams, as_stacks(streams))
+    tables, output_matrices = tables_and_outputs(graph)
+    stacks = measured_stacks(graph, streams, as_stacks(streams))
     stacks = with_reach(graph, streams, with_attention(graph, streams, stacks, inputs))
     measured = ModelMeasurements(
         unused_parameters=_idle(model, inputs, graph),
         unregistered=unregistered_parameters(model, graph.trace),
-        flat_gates=flat_gates(model, graph.trace),
-        norm_gains=norm_gains(model, graph),
+        flat_gates=flat_gates(graph.trace),
+        norm_gains=norm_gains(graph),
         powers=powers(graph),
         tables=tables,
         output_matrices=output_matrices,
-        added_again=added_again(model, graph, streams),
+        added_again=tuple(found for stream in streams for found in added_again(graph, stream)),
         altered=altered(graph, streams),
         random_factors=random_factors(graph),
         writers=writers(graph),

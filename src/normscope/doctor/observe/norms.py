@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..find.streams import Stream
 from ..find.terms import Term, ordered
@@ -15,21 +15,18 @@ from ..measured import NormGain, NormUse
 from ..trace.flow import PRODUCTS, REARRANGING
 from ..trace.graph import Graph
 from ..trace.norms import NormFunction, power_of
-from ..trace.operations import UNREPEATABLE, Origin, Ref, TracedValue, memory_of, names_by_memory
+from ..trace.operations import UNREPEATABLE, Origin, Ref, TracedValue
 from .parameters import size_of
 from .sums import with_gain
 
 
-def norm_uses(graph: Graph, stream: Stream, names: Callable[[int], tuple[str, ...]]) -> tuple[NormUse, ...]:
-    """Every norm of a stream's formula that takes statistics.
-
-    names: of the parameters that a value is made with beside data.
-    """
+def norm_uses(graph: Graph, stream: Stream) -> tuple[NormUse, ...]:
+    """Every norm of a stream's formula that takes statistics."""
     terms = ordered(stream.formula)
     norms = [term for term in terms if term.kind == "norm" and term.norm is not None and not term.norm.is_curve]
     readers = Counter(id(argument) for term in terms for argument in term.arguments)
     end = with_gain(graph, stream.end)
-    uses = [_use(graph, term, readers, names, end if term is stream.formula else term.at) for term in norms]
+    uses = [_use(graph, term, readers, end if term is stream.formula else term.at) for term in norms]
     # What shows of some norms holds for those of one shape whose output no matrix reads.
     known = {use.shape: {other.features for other in uses if other.shape == use.shape} - {None} for use in uses}
     return tuple(
@@ -42,7 +39,7 @@ def over_features(use: NormUse) -> bool:
     return use.features is None or not use.over or use.over == (use.features,)
 
 
-def _use(graph: Graph, term: Term, readers: Counter[int], names: Callable[[int], tuple[str, ...]], end: int) -> NormUse:
+def _use(graph: Graph, term: Term, readers: Counter[int], end: int) -> NormUse:
     """The norm of a term, which ends at a value: the term's own, or that with a gain that the formula leaves out."""
     number = term.at
     while number not in graph.norms:
@@ -61,12 +58,12 @@ def _use(graph: Graph, term: Term, readers: Counter[int], names: Callable[[int],
     return NormUse(
         at=term.at,
         reads=reads,
-        parameters=tuple(dict.fromkeys(name for n in steps for name in names(n))),
+        parameters=tuple(dict.fromkeys(name for n in steps for name in graph.parameters(n))),
         again=inner.at if doubled else None,
         shape=shape,
         over=() if norm is None else tuple(len(shape) + at for at in norm.over),
         of_unit_length=norm is not None
-        and bool(names(number) or steps)
+        and bool(graph.parameters(number) or steps)
         and _is_unit(graph, norm, with_gain(graph, number)),
         detached=norm is not None and any(graph.values[n].op == "detach" for n in graph.between(reads, number)),
         features=_features(graph, number),
@@ -112,8 +109,7 @@ def places_along(shape: torch.Size, dimension: int) -> Tensor:
 
 def _contracted(graph: Graph, at: int, product: int, places: list[Tensor]) -> tuple[int, ...]:
     value = graph.values[product]
-    arguments = value.call.args if value.call else ()
-    refs = [argument.number for argument in arguments if isinstance(argument, Ref)]
+    refs = [argument.number for argument in value.args if isinstance(argument, Ref)]
     if value.op not in PRODUCTS or at not in refs:
         return ()
     # Of a product's two factors the left one has the contracted dimension at its end.
@@ -139,31 +135,27 @@ def powers(graph: Graph) -> tuple[tuple[str, int], ...]:
     return tuple(found.items())
 
 
-def norm_gains(model: nn.Module, graph: Graph) -> tuple[NormGain, ...]:
+def norm_gains(graph: Graph) -> tuple[NormGain, ...]:
     """Of every norm with a trained gain a feature, in the order in which they are computed; each parameter once."""
-    names = names_by_memory(model.named_parameters())
     found: dict[str, NormGain] = {}
     for number, norm in graph.norms.items():
         if norm.is_curve:
             continue
         for factor in (*_within(graph, number), *_after(graph, number)):
-            gain = _gain(graph, factor, names)
+            gain = _gain(graph, factor)
             if gain is not None:
                 found.setdefault(gain.name, gain)
     return tuple(found.values())
 
 
-def _gain(graph: Graph, number: int, names: dict[int, str]) -> NormGain | None:
+def _gain(graph: Graph, number: int) -> NormGain | None:
     value = graph.values[number]
     leaves = [leaf for leaf in graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE]
     if len(leaves) != 1 or leaves[0].tensor.numel() != value.tensor.numel() or value.tensor.is_meta:
         return None
-    name = names.get(memory_of(leaves[0].tensor))
-    if name is None:
-        return None
     total, own = (tensor.detach().double().flatten() for tensor in (value.tensor, leaves[0].tensor))
     return NormGain(
-        name=name,
+        name=leaves[0].names[-1],
         total=float(total.mean()),
         own=float(own.mean()),
         own_size=float(own.square().mean().sqrt()),
@@ -177,8 +169,8 @@ def _gain(graph: Graph, number: int, names: dict[int, str]) -> NormGain | None:
 def _within(graph: Graph, number: int) -> list[int]:
     """Vectors that the norm's own arithmetic multiplies with, as in w · x / ‖x‖."""
     value = graph.values[number]
-    if value.op == "native_layer_norm" and value.call is not None:
-        weight = value.call.args[2]
+    if value.op == "native_layer_norm":
+        weight = value.args[2]
         return [weight.number] if isinstance(weight, Ref) else []
     inside = graph.between(graph.norms[number].source, number)[1:]
     return [n for at in inside for n in _vectors(graph, graph.values[at])]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...measure.line import euclidean_norm
 from ..measured import OutputMatrix, Table
 from ..trace.graph import Graph
-from ..trace.operations import Origin, Ref, Trace, TracedValue, memory_of, names_by_memory
+from ..trace.operations import Origin, Ref, Trace, TracedValue, memory_of
 
 
 def size_of(tensor: Tensor) -> float:
@@ -28,21 +28,19 @@ FLAT = 0.01
 """Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
 
 
-def flat_gates(model: nn.Module, trace: Trace) -> dict[str, float]:
+def flat_gates(trace: Trace) -> dict[str, float]:
     """The parameters whose σ or tanh is flat for half of the entries or more, with that share, in the order of reading.
 
     What depends on the model's input is no gate of this kind: there the slope is another for every token.
     """
-    names = names_by_memory(model.named_parameters())
     found: dict[str, float] = {}
     for value in trace.values:
         if value.op in _SLOPES and value.origin == Origin.TRAINABLE and not value.tensor.is_meta:
             slope = _SLOPES[value.op](value.tensor.double())
             share = float((slope < FLAT).double().mean()) if slope.numel() else 0.0
             for leaf in trace.leaves(value.number):
-                name = names.get(memory_of(leaf.tensor))
-                if name is not None and share >= 0.5:
-                    found[name] = max(share, found.get(name, 0.0))
+                if leaf.names and leaf.origin != Origin.BUFFER and share >= 0.5:
+                    found[leaf.names[-1]] = max(share, found.get(leaf.names[-1], 0.0))
     return found
 
 
@@ -54,16 +52,15 @@ _LONGEST = 24
 """Steps between the last product and the output, such as those of a cap on logits."""
 
 
-def tables_and_outputs(model: nn.Module, graph: Graph) -> tuple[tuple[Table, ...], tuple[OutputMatrix, ...]]:
+def tables_and_outputs(graph: Graph) -> tuple[tuple[Table, ...], tuple[OutputMatrix, ...]]:
     """The tables that a recorded pass looks up, and the matrices that make the model's outputs."""
-    ends = _Ends(model, graph)
+    ends = _Ends(graph)
     return ends.tables(), ends.output_matrices()
 
 
 class _Ends:
-    def __init__(self, model: nn.Module, graph: Graph) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._names = names_by_memory(model.named_parameters())
         self._made_from: defaultdict[int, set[int]] = defaultdict(set)
         """Of a value what is made from it, whether it depends on the model's input or not."""
         for value in graph.values:
@@ -104,9 +101,9 @@ class _Ends:
     def _tables(self) -> Iterator[Table]:
         values = self._graph.values
         for value in values:
-            if value.op != "embedding" or value.call is None or value.tensor.is_meta:
+            if value.op != "embedding" or value.tensor.is_meta:
                 continue
-            weight, places = value.call.args[:2]
+            weight, places = value.args[:2]
             name = self._name(weight.number) if isinstance(weight, Ref) else None
             if name is None or not isinstance(places, Ref) or values[weight.number].origin != Origin.TRAINABLE:
                 continue
@@ -130,7 +127,7 @@ class _Ends:
             (after,) = consumers
             value = self._graph.values[after]
             by = [self._graph.values[n].tensor for n in value.inputs if n != number]
-            given = [a for a in value.call.args if isinstance(a, int | float)] if value.call else []
+            given = [a for a in value.args if isinstance(a, int | float)]
             if value.tensor.numel() != self._graph.values[number].tensor.numel():
                 break
             if value.op in ("mul", "div") and len(by) + len(given) == 1 and all(t.numel() == 1 for t in by):
@@ -183,8 +180,7 @@ class _Ends:
 
     def _name(self, number: int) -> str | None:
         leaves = [leaf for leaf in self._graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE]
-        names = [self._names.get(memory_of(leaf.tensor)) for leaf in leaves]
-        return names[0] if len(names) == 1 else None
+        return leaves[0].names[-1] if len(leaves) == 1 else None
 
 
 def _counts(places: Tensor) -> bool:

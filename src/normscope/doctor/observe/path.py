@@ -1,17 +1,16 @@
 """What a recorded pass does on a stream's way: stops its gradient, adds its start again, draws at random, and keeps
 branches out for ever by a factor of 0 that is a number in the code or a buffer, which no training changes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
-from torch import nn
 
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..trace.flow import FUSED, PRODUCTS, REARRANGING, SOFTMAX, bits
 from ..trace.graph import Graph
-from ..trace.operations import Origin, TracedValue, memory_of, names_by_memory, walked
+from ..trace.operations import Origin, TracedValue, walked
 from .sums import BranchSum
 
 _DRAWN = frozenset({"bernoulli", "native_dropout", "uniform", "rand", "rand_like", "normal", "randn", "randn_like"})
@@ -104,8 +103,8 @@ def first_nan(graph: Graph) -> str:
         return ""
     (value, *_) = nan
     at = f" in {value.module}" if value.module else ""
-    if value.op in SOFTMAX and value.call is not None:
-        dimension = int(value.call.args[1]) % len(value.shape)
+    if value.op in SOFTMAX:
+        dimension = int(value.args[1]) % len(value.shape)
         rows = graph.values[value.inputs[0]].tensor.isneginf().all(dimension)
         if bool(rows.any()):
             return (
@@ -115,13 +114,8 @@ def first_nan(graph: Graph) -> str:
     return f"{value.op}{at} makes the first NaN"
 
 
-def added_again(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def added_again(graph: Graph, stream: Stream) -> Iterator[tuple[str, tuple[int, ...]]]:
     """What is the same for every input, differs from token to token, and is added to a stream several times."""
-    names = names_by_memory([*model.named_parameters(), *model.named_buffers()])
-    return tuple(found for stream in streams for found in _added_again(graph, stream, names))
-
-
-def _added_again(graph: Graph, stream: Stream, names: Mapping[int, str]) -> Iterator[tuple[str, tuple[int, ...]]]:
     groups: list[tuple[torch.Tensor, str, tuple[int, ...]]] = []
     for number in bits(stream.values):
         value, step = graph.values[number], graph.step(number)
@@ -133,8 +127,7 @@ def _added_again(graph: Graph, stream: Stream, names: Mapping[int, str]) -> Iter
             # A bias adds the same vector to every token, however it was broadcast.
             if tensor.shape[-1] != stream.width or bool((rows == rows[:1]).all()):
                 continue
-            leaves = [memory_of(leaf.tensor) for leaf in graph.trace.leaves(given)]
-            name = next((names[leaf] for leaf in leaves if leaf in names), "")
+            name = next((leaf.names[-1] for leaf in graph.trace.leaves(given) if leaf.names), "")
             alike = [n for n, (one, *_) in enumerate(groups) if one.shape == tensor.shape]
             at = next((n for n in alike if torch.equal(groups[n][0], tensor)), None)
             if at is None:
@@ -163,8 +156,8 @@ def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
 def writers(graph: Graph) -> tuple[tuple[str, int], ...]:
     """Where data is changed in place, but for sums, as of a branch into its stream: the innermost module that runs, and
     the number of what it is then."""
-    made = [(v, v.call.function) for v in graph.values if v.modules and v.is_data and v.call is not None]
-    schemas = [(value, schema) for value, function in made if (schema := getattr(function, "_schema", None))]
+    made = [value for value in graph.values if value.modules and value.is_data]
+    schemas = [(value, schema) for value in made if (schema := getattr(value.function, "_schema", None))]
     sums = ("aten::add_", "aten::copy_")
     return tuple((v.module, v.number) for v, schema in schemas if schema.is_mutable and schema.name not in sums)
 
@@ -175,76 +168,59 @@ NOTHING = 1e-12
 IN_CODE = "a number in the code"
 
 
-def shut_by(model: nn.Module, graph: Graph) -> Callable[[Branch, BranchSum], tuple[str, ...]]:
-    """Tells of each branch of a recorded pass, and the sum that it goes into, what keeps it out, as `by` says."""
-    return _ShutBranches(model, graph).by
+def shut_by(graph: Graph, branch: Branch, found: BranchSum) -> tuple[str, ...]:
+    """Names of buffers by which what a branch adds does not depend on the model's input, or `IN_CODE`; empty where it
+    does, or where a trained number may open it.
+    """
+    sources = {found.stream, *branch.memory}
+    between = sorted({n for source in sources for n in graph.between(source, found.addend)} - sources)
+    zero: set[int] = set()
+    fixed: set[int] = set()
+    killed: dict[str, None] = {}
+    for number in between:
+        value = graph.values[number]
+        names = _multiplied_by_nothing(graph, value)
+        killed |= dict.fromkeys(names)
+        if names or _stays_zero(graph, value, zero):
+            zero.add(number)
+        if number in zero or all(n in fixed for n in graph.predecessors[number]):
+            fixed.add(number)
+    if found.addend in fixed:
+        return tuple(killed)
+    # What multiplies the addend before it is added.
+    at, names = found.addend, ()
+    while not names and len(after := [n for n in graph.consumers[at] if graph.depends(found.sum, n)]) == 1:
+        (at,) = after
+        names = _multiplied_by_nothing(graph, graph.values[at]) if at < found.sum else ()
+    return names
 
 
-class _ShutBranches:
-    def __init__(self, model: nn.Module, graph: Graph) -> None:
-        self._graph = graph
-        self._names: Mapping[int, str] = names_by_memory(model.named_buffers())
-        self._originals = {id(copy): tensor for tensor, copy in graph.trace.written}
+def _multiplied_by_nothing(graph: Graph, value: TracedValue) -> tuple[str, ...]:
+    if value.op not in ("mul", "div") or len(value.args) != 2 or len(graph.predecessors[value.number]) != 1:
+        return ()
+    given = [graph.values[n] for n in value.inputs if not graph.values[n].is_data]
+    if not given:
+        (number,) = [arg for arg in value.args if isinstance(arg, int | float)] or [1.0]
+        factor = abs(float(number)) if value.op == "mul" else 1 / abs(float(number) or 1.0)
+        return (IN_CODE,) if factor <= NOTHING else ()
+    tensor = given[0].tensor.detach()
+    if len(given) > 1 or given[0].origin >= Origin.TRAINABLE or not tensor.numel():
+        return ()
+    # Masks of true and false have no absolute value.
+    sizes = tensor.float() if tensor.dtype == torch.bool else tensor.abs()
+    largest = float(sizes.max() if value.op == "mul" else 1 / sizes.min())
+    if not largest <= NOTHING:
+        return ()
+    leaves = [leaf for leaf in graph.trace.leaves(given[0].number) if leaf.origin == Origin.BUFFER]
+    return tuple(leaf.names[-1] for leaf in leaves) or (IN_CODE,)
 
-    def by(self, branch: Branch, found: BranchSum) -> tuple[str, ...]:
-        """Names of buffers by which what is added does not depend on the model's input, or `IN_CODE`; empty where it
-        does, or where a trained number may open it.
-        """
-        graph, addend = self._graph, found.addend
-        sources = {found.stream, *branch.memory}
-        between = sorted({n for source in sources for n in graph.between(source, addend)} - sources)
-        zero: set[int] = set()
-        fixed: set[int] = set()
-        killed: dict[str, None] = {}
-        for number in between:
-            value = graph.values[number]
-            before = graph.predecessors[number]
-            if names := self._multiplied_by_nothing(value):
-                killed |= dict.fromkeys(names)
-                zero.add(number)
-            elif self._stays_zero(value, zero):
-                zero.add(number)
-            if number in zero or all(n in fixed for n in before):
-                fixed.add(number)
-        return tuple(killed) if addend in fixed else self._on_the_way(addend, found.sum)
 
-    def _on_the_way(self, addend: int, total: int) -> tuple[str, ...]:
-        """The same of what multiplies the addend before it is added."""
-        graph = self._graph
-        names: tuple[str, ...] = ()
-        at = addend
-        while not names and len(after := [n for n in graph.consumers[at] if graph.depends(total, n)]) == 1:
-            (at,) = after
-            names = self._multiplied_by_nothing(graph.values[at]) if at < total else ()
-        return names
-
-    def _multiplied_by_nothing(self, value: TracedValue) -> tuple[str, ...]:
-        if value.op not in ("mul", "div") or value.call is None or len(value.call.args) != 2:
-            return ()
-        if len(self._graph.predecessors[value.number]) != 1:
-            return ()
-        given = [n for n in value.inputs if not self._graph.values[n].is_data]
-        if not given:
-            (number,) = [arg for arg in value.call.args if isinstance(arg, int | float)] or [1.0]
-            factor = abs(float(number)) if value.op == "mul" else 1 / abs(float(number) or 1.0)
-            return (IN_CODE,) if factor <= NOTHING else ()
-        tensor = self._graph.values[given[0]].tensor
-        if len(given) > 1 or self._graph.values[given[0]].origin >= Origin.TRAINABLE or not tensor.numel():
-            return ()
-        # Masks of true and false have no absolute value.
-        sizes = tensor.detach().float() if tensor.dtype == torch.bool else tensor.detach().abs()
-        largest = float(sizes.max() if value.op == "mul" else 1 / sizes.min())
-        if not largest <= NOTHING:
-            return ()
-        leaves = [self._originals.get(id(leaf.tensor), leaf.tensor) for leaf in self._graph.trace.leaves(given[0])]
-        names = [self._names[memory_of(leaf)] for leaf in leaves if memory_of(leaf) in self._names]
-        return tuple(names) or (IN_CODE,)
-
-    def _stays_zero(self, value: TracedValue, zero: set[int]) -> bool:
-        """Whether it is 0 because something that it is made of is, and nothing is added."""
-        graph, before = self._graph, self._graph.predecessors[value.number]
-        if value.op in PRODUCTS or value.op == "mul":
-            factors = graph.factors(value) if value.op in PRODUCTS else before
-            added = [n for n in value.inputs if n not in factors] if value.op in PRODUCTS else []
-            return any(n in zero for n in factors) and not added
-        return value.op in REARRANGING and all(n in zero for n in before)
+def _stays_zero(graph: Graph, value: TracedValue, zero: set[int]) -> bool:
+    """Whether it is 0 because something that it is made of is, and nothing is added."""
+    before = graph.predecessors[value.number]
+    if value.op in PRODUCTS:
+        factors = graph.factors(value)
+        return not zero.isdisjoint(factors) and set(value.inputs) <= set(factors)
+    if value.op == "mul":
+        return not zero.isdisjoint(before)
+    return value.op in REARRANGING and zero.issuperset(before)

@@ -1,6 +1,6 @@
 """What every sub-layer of a recorded forward pass adds to its stream: squares, shares, and the parameters it uses."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,7 +14,7 @@ from ..measured import RecordedPlace, SublayerMeasurements
 from ..record import Stack
 from ..trace.flow import apart
 from ..trace.graph import Graph
-from ..trace.operations import UNREPEATABLE, Origin, memory_of
+from ..trace.operations import UNREPEATABLE, Origin
 from .norms import norm_uses, over_features
 from .path import ROUNDING, curves_of, precision, shut_by, skip_is_stopped
 from .recipe import recipe_of
@@ -73,69 +73,32 @@ def _moved(graph: Graph) -> dict[int, Tensor]:
     return moved
 
 
-_Shut = Callable[[Branch, BranchSum], tuple[str, ...]]
+def _uses(graph: Graph, branch: Branch, addend: int) -> tuple[str, ...]:
+    """Names of the parameters that F is computed with, and of biases added to its output, in order of use."""
+    biased = []
+    number = addend
+    while number != branch.output and (step := graph.step(number)) is not None and step.kind in LIGHT:
+        if step.kind == "same" and graph.values[number].op in ("add", "sub"):
+            biased.append(number)
+        (number,) = step.sources
+    numbers = [*branch.computed, *reversed(biased)]
+    return tuple(dict.fromkeys(name for number in numbers for name in graph.parameters(number)))
 
 
-class _Uses:
-    def __init__(self, model: nn.Module, graph: Graph) -> None:
-        self._graph = graph
-        self._names: dict[int, list[tuple[str, Tensor]]] = {}
-        for name, parameter in model.named_parameters():
-            self._names.setdefault(memory_of(parameter), []).append((name, parameter))
-        # What the pass wrote over stands in the trace as a copy.
-        self._originals = {id(copy): tensor for tensor, copy in graph.trace.written}
-        self._found: dict[int, tuple[str, ...]] = {}
+def _matrices(graph: Graph, branch: Branch) -> tuple[str, ...]:
+    """Names of what F multiplies data with in products and convolutions, or makes such matrices from, in order.
 
-    def of(self, branch: Branch, addend: int) -> tuple[str, ...]:
-        """Names of what F is computed with, and of biases added to its output, in order of use."""
-        numbers = [*branch.computed, *self._biased(branch.output, addend)]
-        return tuple(dict.fromkeys(name for number in numbers for name in self.directly(number)))
-
-    def matrices(self, branch: Branch) -> tuple[str, ...]:
-        """Names of what F multiplies data with in products and convolutions, or makes such matrices from, in order.
-
-        Biases, gains of norms and tables that are looked up are not among them.
-        """
-        graph = self._graph
-        factors = [n for number in branch.computed for n in graph.factors(graph.values[number])]
-        given = [n for n in factors if not graph.values[n].is_data]
-        return tuple(dict.fromkeys(name for n in given for name in (*self.directly(n), *self._named(n))))
-
-    def _biased(self, output: int, addend: int) -> Iterator[int]:
-        """Numbers of the steps from the output to the addend that leave it the same, but for what is added."""
-        graph, found = self._graph, []
-        number = addend
-        while number != output and (step := graph.step(number)) is not None and step.kind in LIGHT:
-            if step.kind == "same" and graph.values[number].op in ("add", "sub"):
-                found.append(number)
-            (number,) = step.sources
-        yield from reversed(found)
-
-    def directly(self, number: int) -> tuple[str, ...]:
-        """The parameters that a step uses beside data, made into something else first or not."""
-        if number not in self._found:
-            inputs = [n for n in self._graph.values[number].inputs if not self._graph.values[n].is_data]
-            names = dict.fromkeys(name for n in inputs for name in (*self.directly(n), *self._named(n)))
-            self._found[number] = tuple(names)
-        return self._found[number]
-
-    def _named(self, number: int) -> tuple[str, ...]:
-        value = self._graph.values[number]
-        if value.op != "leaf":
-            return ()
-        tensor = self._originals.get(id(value.tensor), value.tensor)
-        same_memory = self._names.get(memory_of(tensor), [])
-        # Parameters may be parts of one piece of memory.
-        exact = [name for name, p in same_memory if p.storage_offset() == tensor.storage_offset()]
-        return tuple(exact or (name for name, _ in same_memory))
+    Biases, gains of norms and tables that are looked up are not among them.
+    """
+    factors = [n for number in branch.computed for n in graph.factors(graph.values[number])]
+    given = [n for n in factors if not graph.values[n].is_data]
+    return tuple(dict.fromkeys(name for n in given for name in graph.parameters(n)))
 
 
 # B = sequences, T = tokens of each, D = width
 
 
-def measured_stacks(
-    model: nn.Module, graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]
-) -> tuple[Stack, ...]:
+def measured_stacks(graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]) -> tuple[Stack, ...]:
     """The stacks with what was measured in them, gradients apart.
 
     Of branches that are added at once (parallel ones) the sum is that of all, and the stream what all are added to.
@@ -143,9 +106,8 @@ def measured_stacks(
     where one sum has several parts of the stream, as in B2T, the latest is the stream, and all are the scaled skip.
     Tokens of one sequence are those of one index of the first dimension; a stream of two dimensions is one sequence.
     """
-    uses, shut = _Uses(model, graph), shut_by(model, graph)
     with torch.no_grad():
-        seen = [_measured(graph, stream, stack, uses, shut) for stream, stack in zip(streams, stacks, strict=True)]
+        seen = [_measured(graph, stream, stack) for stream, stack in zip(streams, stacks, strict=True)]
         return tuple(
             # Theory is of norms over the features.
             replace(one, recipe=recipe_of(graph, n, streams, one)) if all(map(over_features, one.norm_uses)) else one
@@ -153,7 +115,7 @@ def measured_stacks(
         )
 
 
-def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: _Shut) -> Stack:
+def _measured(graph: Graph, stream: Stream, stack: Stack) -> Stack:
     sums = Sums(graph, stream)
     rounded = [(value.number, value.op) for value in graph.values if value.op in ROUNDING]
     measured = []
@@ -172,11 +134,11 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: _Sh
                 sum_square=mean_square(tensors[found.sum].tensor),
                 correlation=mean_cosine(_apart(tensors[found.stream].tensor, stream)),
                 share=branch_square / both if both else 0.0,
-                parameters=uses.of(branch, found.addend),
-                matrices=uses.matrices(branch),
+                parameters=_uses(graph, branch, found.addend),
+                matrices=_matrices(graph, branch),
                 reaches_output=bool(outputs),
                 outputs=outputs,
-                shut_by=shut(branch, found),
+                shut_by=shut_by(graph, branch, found),
                 skip_stopped=skip_is_stopped(graph, stream, found),
                 rounded_by=next((op for number, op in rounded if graph.depends(number, found.sum)), ""),
                 precision=str(precision(graph, branch) or "").removeprefix("torch."),
@@ -193,7 +155,7 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: _Sh
         sublayers=tuple(replace(one, measured=seen) for one, seen in zip(stack.sublayers, measured, strict=True)),
         streams_stay_copies=stay_copies(graph, stream),
         end=with_gain(graph, stream.end),
-        norm_uses=norm_uses(graph, stream, uses.directly),
+        norm_uses=norm_uses(graph, stream),
     )
 
 

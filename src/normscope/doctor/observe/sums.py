@@ -166,17 +166,16 @@ def held(graph: Graph, number: int, given: Mapping[int, Tensor]) -> dict[int, Te
         if values[n].shape[-1:] == (1,) and values[norm.source].shape[-1] > 1
     }
     weighing = values[mixture.weights]
-    if FUSED not in weighing.op or weighing.call is None:
+    if FUSED not in weighing.op:
         return {**lengths, mixture.weights: weighing.tensor}
     # Where one operation takes queries, keys and values, the first two are as they were.
-    call, read = weighing.call, weighing.call.args[2].number
 
     def recorded(argument: Any) -> Any:
         return values[argument.number].tensor if isinstance(argument, Ref) else argument
 
-    query, key, _, *rest = mapped(recorded, call.args)
-    value = graph.trace.again({**given, **lengths}, read)
-    mean = call.function(query, key, value, *rest, **mapped(recorded, call.kwargs))
+    query, key, _, *rest = mapped(recorded, weighing.args)
+    value = graph.trace.again({**given, **lengths}, weighing.args[2].number)
+    mean = weighing.function(query, key, value, *rest, **mapped(recorded, weighing.kwargs))
     return {mixture.weights: tree_leaves(mean)[0]}
 
 

@@ -84,8 +84,7 @@ class _Join:
 
 
 def _addends(flow: Flow, number: int) -> list[int]:
-    call = flow.values[number].call
-    args = call.args if call is not None else ()
+    args = flow.values[number].args
     data = [a.number for a in args if isinstance(a, Ref) and flow.values[a.number].is_data]
     return data if len(data) == 2 else []
 

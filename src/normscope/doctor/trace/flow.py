@@ -83,10 +83,10 @@ class Flow:
 
     def factors(self, value: TracedValue) -> list[int]:
         """The numbers of what a product multiplies, data or not, without what it adds."""
-        if value.call is None or value.op not in PRODUCTS:
+        if value.op not in PRODUCTS:
             return []
         # The first argument of addmm and its likes is a bias or a mask.
-        first = value.call.args[value.op in _ADDING :]
+        first = value.args[value.op in _ADDING :]
         return [argument.number for argument in first[:2] if isinstance(argument, Ref)]
 
     def is_weight_product(self, value: TracedValue) -> bool:
@@ -209,7 +209,7 @@ def keeps_rows(graph: Flow, read: int, output: int) -> bool:
 
 def _by_row(graph: Flow, value: TracedValue, inside: set[int], tokens: int) -> bool:
     given = [graph.values[n] for n in graph.predecessors[value.number] if n in inside]
-    if value.call is None or not value.shape or any(one.rows != tokens for one in (value, *given)):
+    if value.function is None or not value.shape or any(one.rows != tokens for one in (value, *given)):
         return False
     if value.op in PRODUCTS:
         return value.op in ("mm", "addmm") and [one.number for one in given] == graph.factors(value)[:1]

@@ -83,6 +83,7 @@ class Graph(Flow):
         self.token_weights = {} if self.connections.made else token_weights(self, self.norms)
         self.blends = blends(self)
         self._steps: dict[int, _GraphStep | None] = {}
+        self._parameters: dict[int, tuple[str, ...]] = {}
 
     def step(self, number: int) -> _GraphStep | None:
         """The value as a light step; None where it is anything else."""
@@ -90,6 +91,15 @@ class Graph(Flow):
             value = self.values[number]
             self._steps[number] = self._light(value) if value.is_data else None
         return self._steps[number]
+
+    def parameters(self, number: int) -> tuple[str, ...]:
+        """Names of those that a value is made with beside data, made into something else first or not."""
+        if number not in self._parameters:
+            value = self.values[number]
+            own = value.names if value.origin in (Origin.TRAINABLE, Origin.CONSTANT) else ()
+            beside = [name for n in value.inputs if not self.values[n].is_data for name in self.parameters(n)]
+            self._parameters[number] = tuple(dict.fromkeys([*own, *beside]))
+        return self._parameters[number]
 
     def under(self, number: int, *kinds: str) -> int:
         """What a value is made from, each time from one other, by steps of these kinds alone."""
@@ -120,7 +130,7 @@ class Graph(Flow):
             gate = nan if value.tensor.is_meta else float(self.values[blend.gate].tensor.detach().float().mean())
             shares = Factor(1 - gate, Origin.DATA, vector=True), Factor(gate, Origin.DATA, vector=True)
             return _GraphStep("sum", (blend.first, blend.second), shares)
-        before, call = self.predecessors[value.number], value.call
+        before, args, kwargs = self.predecessors[value.number], value.args, value.kwargs
         # Half precision is often guarded by bounds that nothing reaches.
         if (
             value.op == "clamp"
@@ -137,11 +147,8 @@ class Graph(Flow):
             return None
         if len(before) == 1 and value.op in REARRANGING:
             return _GraphStep("same", (before[0],))
-        if call is None:
-            return None
         if value.op == "neg":
             return _GraphStep("scale", (before[0],), (Factor(-1.0),))
-        args, kwargs = call.args, call.kwargs
         if value.op in ("add", "sub") and len(args) == 2:
             sign = float(kwargs.get("alpha", 1)) * (-1 if value.op == "sub" else 1)
             return self._sum(args, (Factor(1.0), Factor(sign)))

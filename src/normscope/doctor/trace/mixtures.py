@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .flow import FUSED, REARRANGING, SOFTMAX, STACKING, Flow, rearranged
-from .operations import Call, Origin, Ref, Trace, TracedValue, walked
+from .operations import Origin, Ref, Trace, TracedValue, walked
 
 _WEIGHING = frozenset({"bmm", "mm", "mul", "sum", "unbind"})
 _LARGEST = 100
@@ -69,7 +69,7 @@ def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> _Mixtur
 
 
 def _is_fused(value: TracedValue) -> bool:
-    return FUSED in value.op and value.call is not None and value.call.output == 0
+    return FUSED in value.op and value.output == 0
 
 
 def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
@@ -154,8 +154,8 @@ def stacked_sums(trace: Trace) -> dict[int, _StackedSum]:
 
 
 def _rewrite(value: TracedValue, op: str, function: object, *inputs: int) -> None:
-    value.op, value.inputs = op, inputs
-    value.call = Call(function, tuple(map(Ref, inputs)), {}, 0)
+    value.op, value.inputs, value.output = op, inputs, 0
+    value.function, value.args, value.kwargs = function, tuple(map(Ref, inputs)), {}
 
 
 def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:
@@ -256,9 +256,8 @@ def _is_gate(flow: Flow, number: int) -> bool:
 
 def _difference(flow: Flow, number: int) -> tuple[int, int] | None:
     value = flow.values[rearranged(flow, number)]
-    args = value.call.args if value.call is not None else ()
-    data = [a.number for a in args if isinstance(a, Ref)]
-    return (data[0], data[1]) if value.op == "sub" and len(data) == len(args) == 2 else None
+    data = [a.number for a in value.args if isinstance(a, Ref)]
+    return (data[0], data[1]) if value.op == "sub" and len(data) == len(value.args) == 2 else None
 
 
 def _is_rest(flow: Flow, number: int, gate: int) -> bool:

@@ -51,11 +51,10 @@ class NormFunction:
 
 def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
     """What norm of what earlier value this is; None where it is none."""
-    call = value.call
-    if call is None or not value.is_data:
+    if not value.is_data:
         return None
-    if value.op == "native_layer_norm" and call.output == 0:
-        (source,), shape, epsilon = flow.predecessors[value.number][:1], call.args[1], call.args[4]
+    if value.op == "native_layer_norm" and value.output == 0:
+        (source,), shape, epsilon = flow.predecessors[value.number][:1], value.args[1], value.args[4]
         given = [flow.values[n].tensor for n in value.inputs if not flow.values[n].is_data]
         gain = _root_mean_square(given[0]) if given and not given[0].is_meta else 1.0
         return NormFunction(source, "layer", float(epsilon), nan, gain, tuple(range(-len(shape), 0)))

@@ -1,7 +1,7 @@
 """Every tensor operation of one forward pass, as a graph whose parts can be computed again with other values."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -23,41 +23,32 @@ def walked(start: _Node, onwards: Callable[[_Node], Iterable[_Node]]) -> Iterato
         todo += new
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPlace:
-    """Where a tensor's elements lie in its memory."""
-
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-
-    @property
-    def reach(self) -> int:
-        """One more than the last element's place."""
-        if 0 in self.shape:
-            return self.offset
-        return self.offset + 1 + sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
-
-    def view(self, memory: Tensor) -> Tensor:
-        """The elements of one-dimensional memory that lie there."""
-        return memory.as_strided(self.shape, self.stride, self.offset)
+_Place = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Where a tensor's elements lie in its memory, as `as_strided` takes it: shape, strides and offset."""
 
 
-def place_of(tensor: Tensor) -> MemoryPlace:
+def place_of(tensor: Tensor) -> _Place:
     """Where a strided tensor lies."""
-    return MemoryPlace(tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
+    return tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
 
 
-def share_memory(one: MemoryPlace, other: MemoryPlace) -> bool:
+def _reach(place: _Place) -> int:
+    """One more than the last element's place in memory."""
+    shape, stride, offset = place
+    steps = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    return offset if 0 in shape else offset + 1 + steps
+
+
+def share_memory(one: _Place, other: _Place) -> bool:
     """Whether any element lies at both places of one memory."""
     if one == other:
         return True
-    taken = torch.zeros(max(one.reach, other.reach), dtype=torch.bool)
-    one.view(taken).fill_(True)
-    return bool(other.view(taken).any())
+    taken = torch.zeros(max(_reach(one), _reach(other)), dtype=torch.bool)
+    taken.as_strided(*one).fill_(True)
+    return bool(taken.as_strided(*other).any())
 
 
-def overlaid(tensors: Sequence[Tensor], places: Sequence[MemoryPlace]) -> Tensor:
+def overlaid(tensors: Sequence[Tensor], places: Sequence[_Place]) -> Tensor:
     """What lies at the first place when the tensors are written to their places one after the other.
 
     Raises ValueError where they are not of one dtype.
@@ -65,21 +56,16 @@ def overlaid(tensors: Sequence[Tensor], places: Sequence[MemoryPlace]) -> Tensor
     first = tensors[0]
     if any(tensor.dtype != first.dtype for tensor in tensors):
         raise ValueError("memory is read in another dtype than it was written in, and cannot be computed again")
-    memory = first.new_zeros(max(where.reach for where in places))
+    memory = first.new_zeros(max(map(_reach, places)))
     for tensor, where in zip(tensors, places, strict=True):
-        where.view(memory).copy_(tensor)
-    return places[0].view(memory).clone()
+        memory.as_strided(*where).copy_(tensor)
+    return memory.as_strided(*places[0]).clone()
 
 
 def memory_of(tensor: Tensor) -> int:
     """What two tensors have in common that share their memory, and no others have while both are there."""
     address: int = tensor.untyped_storage()._cdata
     return address
-
-
-def names_by_memory(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
-    """The names of tensors, of several that share their memory the last."""
-    return {memory_of(tensor): name for name, tensor in named}
 
 
 class Origin(IntEnum):
@@ -99,16 +85,6 @@ class Ref:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An operation that was run, with `Ref`s for its tensors; `output` says which of its results is meant."""
-
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    output: int
-
-
 @dataclass(slots=True, kw_only=True)
 class TracedValue:
     """A tensor of a forward pass."""
@@ -120,9 +96,18 @@ class TracedValue:
     """As it was when it was made: a copy where the model wrote over it later."""
     origin: Origin
     inputs: tuple[int, ...] = ()
-    call: Call | None = None
+    function: Any = None
+    """The operation that made it; None of a leaf."""
+    args: tuple[Any, ...] = ()
+    """What that was called with, `Ref`s in the place of tensors."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    output: int = 0
+    """Which of its results this is."""
     modules: tuple[str, ...] = ()
     """Names of the modules that were running, the outermost first."""
+    names: tuple[str, ...] = ()
+    """Of a leaf those of the parameters that it is, or else of the buffers; of several in its memory that begin
+    elsewhere those of all."""
 
     @property
     def shape(self) -> torch.Size:
@@ -184,10 +169,10 @@ class Trace:
         return sorted(changed - set(sources))
 
     def _computed(self, value: TracedValue, known: Mapping[int, Tensor]) -> Tensor:
-        call = value.call
-        if call is None:
+        function = value.function
+        if function is None:
             raise ValueError(f"value {value.number} is given, not computed")
-        writes = call.function is not overlaid and call.function._schema.is_mutable
+        writes = function is not overlaid and function._schema.is_mutable
 
         def filled(argument: Any) -> Any:
             if not isinstance(argument, Ref):
@@ -196,9 +181,9 @@ class Trace:
             return tensor.clone() if writes else tensor
 
         # Other values may lie in memory in another order, in which a view is none.
-        function = torch.ops.aten.reshape.default if call.function is torch.ops.aten.view.default else call.function
-        result = function(*mapped(filled, call.args), **mapped(filled, call.kwargs))
-        return result if isinstance(result, Tensor) else tree_leaves(result)[call.output]
+        function = torch.ops.aten.reshape.default if function is torch.ops.aten.view.default else function
+        result = function(*mapped(filled, value.args), **mapped(filled, value.kwargs))
+        return result if isinstance(result, Tensor) else tree_leaves(result)[value.output]
 
 
 def mapped(change: Callable[[Any], Any], argument: Any) -> Any:

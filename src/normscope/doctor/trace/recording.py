@@ -1,6 +1,6 @@
 """One forward pass recorded: every operation below autograd, and what was written into tensors that it was given."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from .flow import PRODUCTS
 from .forward import tensors_in
-from .operations import Call, MemoryPlace, Origin, Ref, Trace, TracedValue, mapped, overlaid, place_of, share_memory
+from .operations import Origin, Ref, Trace, TracedValue, mapped, memory_of, overlaid, place_of, share_memory
 
 # What takes of its tensor argument only shape, dtype and device.
 _OF_SHAPE_ALONE = frozenset(
@@ -71,15 +71,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # Else torch would import its compiler to leave this mode out, which takes as long as its own import.
     _should_skip_dynamo = classmethod(lambda cls: False)
 
-    def __init__(self, origins: Mapping[int, Origin], unknown: Origin) -> None:
+    def __init__(self, model: nn.Module, origins: Mapping[int, Origin], unknown: Origin) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.values: list[TracedValue] = []
         self.modules: list[str] = []
         self.written: list[tuple[Tensor, Tensor]] = []
         """Tensors that the pass did not make and wrote into, with what they held."""
         self._origins, self._unknown = origins, unknown
+        self._named = _by_memory(model.named_buffers()) | _by_memory(model.named_parameters())
         self._found: dict[Any, int] = {}
-        self._places: list[MemoryPlace] = []
+        self._places: list[Any] = []
         """Of every value, for its tensor may be replaced by a copy."""
         self._storages: dict[int, _Storage] = {}
         self._sums: dict[Any, int] = {}
@@ -136,27 +137,17 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._last_product = len(self.values)
         for place, tensor in enumerate([result] if isinstance(result, Tensor) else tree_leaves(result)):
             if isinstance(tensor, Tensor):
-                made = self._add(op, tensor, origin, inputs, Call(func, call_args, call_kwargs, place))
+                call = {"function": func, "args": call_args, "kwargs": call_kwargs, "output": place}
+                made = self._add(op, tensor, origin, inputs=inputs, **call)
                 if func._schema.is_mutable:
                     self._storage(tensor).writes.append(made)
         return result
 
-    def _add(
-        self, op: str, tensor: Tensor, origin: Origin, inputs: tuple[int, ...] = (), call: Call | None = None
-    ) -> int:
-        number = len(self.values)
+    def _add(self, op: str, tensor: Tensor, origin: Origin, **made: Any) -> int:
+        """made: further fields of the value."""
+        number, modules = len(self.values), tuple(self.modules)
         self._places.append(place_of(tensor))
-        self.values.append(
-            TracedValue(
-                number=number,
-                op=op,
-                tensor=tensor,
-                origin=origin,
-                inputs=inputs,
-                call=call,
-                modules=tuple(self.modules),
-            )
-        )
+        self.values.append(TracedValue(number=number, op=op, tensor=tensor, origin=origin, modules=modules, **made))
         self._name(tensor, number)
         return number
 
@@ -174,15 +165,18 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return first and (op == "lerp" or not all(others))
 
     def _storage(self, tensor: Tensor) -> _Storage:
-        return self._storages.setdefault(tensor.untyped_storage()._cdata, _Storage())
+        return self._storages.setdefault(memory_of(tensor), _Storage())
 
     def number(self, tensor: Tensor) -> int:
         """The value that this tensor holds now."""
         number = self._found.get(_key(tensor))
         storage = self._storage(tensor)
         if number is None and not storage.numbers:
-            origin = self._origins.get(tensor.untyped_storage()._cdata, self._unknown)
-            return self._add("leaf", tensor, Origin.CONSTANT if origin == self._unknown and not tensor.ndim else origin)
+            origin = self._origins.get(memory_of(tensor), self._unknown)
+            origin = Origin.CONSTANT if origin == self._unknown and not tensor.ndim else origin
+            beside = self._named.get(memory_of(tensor), ())
+            exact = [name for name, own in beside if own.storage_offset() == tensor.storage_offset()]
+            return self._add("leaf", tensor, origin, names=tuple(exact or (name for name, _ in beside)))
         place = place_of(tensor)
         later = (n for n in reversed(storage.writes) if number is None or n > number)
         # What was written beside it, into another part of a larger tensor, has changed nothing here.
@@ -193,13 +187,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = [storage.numbers[0] if number is None else number, *([] if write is None else [write])]
         origin = max(self.values[n].origin for n in inputs)
         parts = [len(self.values), *inputs]
-        call = Call(overlaid, (list(map(Ref, parts)), [place, *(self._places[n] for n in inputs)]), {}, 0)
-        return self._add("rewritten", tensor, origin, tuple(dict.fromkeys(inputs)), call)
+        args = list(map(Ref, parts)), [place, *(self._places[n] for n in inputs)]
+        return self._add("rewritten", tensor, origin, inputs=tuple(dict.fromkeys(inputs)), function=overlaid, args=args)
 
     def _before_detach(self, number: int, tensor: Tensor) -> int:
         """What was detached and what came of it lie in one place, and the tensor itself tells which of them it is."""
-        at, stopped, memory = number, False, tensor.untyped_storage()._cdata
-        while len(self.values[at].inputs) == 1 and self.values[at].tensor.untyped_storage()._cdata == memory:
+        at, stopped, memory = number, False, memory_of(tensor)
+        while len(self.values[at].inputs) == 1 and memory_of(self.values[at].tensor) == memory:
             stopped = stopped or self.values[at].op == "detach"
             (at,) = self.values[at].inputs
             if stopped and self.values[at].tensor._cdata == tensor._cdata:
@@ -210,7 +204,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Give every value in this tensor's memory a copy of its own, for the memory is about to be written."""
         for number in self._storage(tensor).numbers:
             value = self.values[number]
-            if value.tensor.untyped_storage()._cdata == tensor.untyped_storage()._cdata:
+            if memory_of(value.tensor) == memory_of(tensor):
                 copy = value.tensor.clone()
                 if value.op == "leaf":
                     self.written.append((value.tensor, copy))
@@ -236,7 +230,7 @@ class _Dropouts(TorchFunctionMode):
 
 
 def _key(tensor: Tensor) -> Any:
-    return tensor.untyped_storage()._cdata, place_of(tensor), tensor.dtype
+    return memory_of(tensor), place_of(tensor), tensor.dtype
 
 
 def _written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
@@ -246,23 +240,30 @@ def _written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> I
             yield from (leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor))
 
 
+def _by_memory(named: Iterable[tuple[str, Tensor]]) -> dict[int, list[tuple[str, Tensor]]]:
+    found: dict[int, list[tuple[str, Tensor]]] = {}
+    for name, tensor in named:
+        found.setdefault(memory_of(tensor), []).append((name, tensor))
+    return found
+
+
 def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] | None) -> Trace:
     """The operations of `run()`, in which the model is called. Whatever it writes into tensors it was given is undone.
 
     inputs: the tensors that are data; without them, every tensor that is neither the model's nor made by the pass.
     """
     origins = {
-        value.untyped_storage()._cdata: Origin.CONSTANT
+        memory_of(value): Origin.CONSTANT
         for module in model.modules()
         for value in vars(module).values()
         if isinstance(value, Tensor)
     }
-    origins |= {buffer.untyped_storage()._cdata: Origin.BUFFER for buffer in model.buffers()}
+    origins |= {memory_of(buffer): Origin.BUFFER for buffer in model.buffers()}
     for parameter in model.parameters():
         trained = parameter.requires_grad
-        origins[parameter.untyped_storage()._cdata] = Origin.TRAINABLE if trained else Origin.CONSTANT
-    origins |= {tensor.untyped_storage()._cdata: Origin.DATA for tensor in inputs or ()}
-    recorder = _Recorder(origins, Origin.DATA if inputs is None else Origin.CONSTANT)
+        origins[memory_of(parameter)] = Origin.TRAINABLE if trained else Origin.CONSTANT
+    origins |= {memory_of(tensor): Origin.DATA for tensor in inputs or ()}
+    recorder = _Recorder(model, origins, Origin.DATA if inputs is None else Origin.CONSTANT)
     try:
         with _calls(model, recorder.modules), _Dropouts(recorder.number) as dropouts, recorder:
             output = run()
