@@ -155,22 +155,6 @@ def test_many_deep_stacks_are_shared_among_cores():
         assert data[name]["gradient_norm"]["value"] == list(expected.gradient_norm["value"])
 
 
-def test_exponents(normscope):
-    code, out, _ = normscope("predict", "pre-ln,rezero", "--exponents")
-    assert code == 0
-    table = out[out.index("exponent of depth") :].splitlines()
-    assert "first_ffn_out" in table[4]
-    assert [line.split() for line in table[5:]] == [
-        ["pre-ln", "1.03", "-0.02", "-0.52"],
-        ["rezero", "0.00", "none", "none"],
-    ]
-    _, out, _ = normscope("predict", "pre-ln,rezero", "--exponents", "--json")
-    data = json.loads(out)
-    assert data["pre-ln"]["exponents"]["q"] == pytest.approx(1.03, abs=0.005)
-    assert data["rezero"]["exponents"]["first_ffn_out"] is None
-    assert "exponents" not in json.loads(normscope("predict", "--json")[1])["pre-ln"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

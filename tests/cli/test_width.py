@@ -30,7 +30,7 @@ LINES = (
     "predict",
     "predict pre-ln post-ln --blocks 48 --update adam --rate 1e-3",
     "predict independent-hyper-connections residual --stack encoder-decoder --blocks 2",
-    "predict independent-hyper-connections residual --blocks 2 --exponents",
+    "predict independent-hyper-connections residual --blocks 2",
     "doctor --rules",
     "doctor --log trainer_state.json",
     f"train --dry-run {SMALL}",

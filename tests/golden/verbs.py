@@ -59,7 +59,7 @@ def helps(tree: Path) -> Items:
 
 
 def predictions(tree: Path) -> Items:
-    """All placements in every kind of stack and setting, by every update, their exponents and their picture."""
+    """All placements in every kind of stack and setting, by every update, and their picture."""
     every: dict[str, tuple[object, ...]] = {
         **{
             f"{stack}-{setting}": ("all", "--stack", stack, "--setting", setting)
@@ -79,12 +79,12 @@ def predictions(tree: Path) -> Items:
 
         return item
 
-    def exponents(desk: Desk) -> None:
-        desk.said("table", "predict", "post-ln", "pre-ln", "deepnorm", "lns", "mhc", "--exponents", "--plot", "it.svg")
+    def told(desk: Desk) -> None:
+        desk.said("table", "predict", "post-ln", "pre-ln", "deepnorm", "lns", "mhc", "--plot", "it.svg")
         desk.text("picture", Path("it.svg").read_text(encoding="utf-8"))
         desk.said("updates", "predict", "post-ln", "pre-ln", "--update", "adam", "--stack", "decoder")
 
-    return {**{name: as_json(words) for name, words in every.items()}, "exponents": exponents}
+    return {**{name: as_json(words) for name, words in every.items()}, "told": told}
 
 
 def choices(tree: Path) -> Items:

@@ -220,14 +220,14 @@ _FIRST_ORDER = 0.1
 """Of a stream's mean square: what moves a stream by a third of its own length changes more than to first order."""
 
 
-def number_table(heads: Sequence[object], rows: Iterable[tuple[str, Sequence[str]]], cell: int = 10) -> Iterator[str]:
+def _number_table(heads: Sequence[object], rows: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
     """Lines of at most `WIDEST` columns; a name that is too long for its place stands above its numbers."""
-    label = min(28, WIDEST - cell * len(heads))
-    yield f"{'placement':{label}}" + "".join(f"{head:>{cell}}" for head in heads)
+    label = min(28, WIDEST - 10 * len(heads))
+    yield f"{'placement':{label}}" + "".join(f"{head:>10}" for head in heads)
     for name, cells in rows:
         if len(name) >= label:
             yield name
-        yield f"{name if len(name) < label else '':{label}}" + "".join(f"{one:>{cell}}" for one in cells)
+        yield f"{name if len(name) < label else '':{label}}" + "".join(f"{one:>10}" for one in cells)
 
 
 def _change_table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
@@ -242,8 +242,8 @@ def _change_table(found: dict[str, dict[str, StackPrediction]], model: ModelSett
     streams = [(name, [f"{change.stream[depth]:.4g}" for depth in depths]) for name, (_, change) in changed.items()]
     ends = [(name, [f"{change.output:.4g}", f"{change.loss:.4g}"]) for name, (_, change) in changed.items()]
     return [
-        *("", f"E‖δx_l‖² / d {by}, after l blocks", *number_table(depths, streams)),
-        *("", "by it, the change of the output and that of the loss in nats", *number_table(["output", "loss"], ends)),
+        *("", f"E‖δx_l‖² / d {by}, after l blocks", *_number_table(depths, streams)),
+        *("", "by it, the change of the output and that of the loss in nats", *_number_table(["output", "loss"], ends)),
     ]
 
 
@@ -355,6 +355,6 @@ def _table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) ->
     gradients = f"gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"
     return [
         *wrap(about, WIDEST),
-        *("", "E‖x_l‖² / d, after l blocks", *number_table(depths, squares)),
-        *("", gradients, *number_table([depth or "" for depth in depths], norms)),
+        *("", "E‖x_l‖² / d, after l blocks", *_number_table(depths, squares)),
+        *("", gradients, *_number_table([depth or "" for depth in depths], norms)),
     ]

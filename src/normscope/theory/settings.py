@@ -253,8 +253,7 @@ class ModelSetting:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.blocks > _MOST_BLOCKS:
             raise ValueError(
-                f"blocks must be at most {_MOST_BLOCKS:,}, which takes about a minute, got {self.blocks:,}; "
-                "exponents of depth say how a curve goes on"
+                f"blocks must be at most {_MOST_BLOCKS:,}, which takes about a minute, got {self.blocks:,}"
             )
         if self.vocabulary < 2:
             raise ValueError(f"vocabulary must be at least 2, got {self.vocabulary}")
