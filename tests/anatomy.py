@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 70_594,
-    "lines of normscope": 57_143,
+    "lines": 70_451,
+    "lines of normscope": 57_000,
     "files": 406,
-    "import lines, %": 6.21,
-    "public nouns": 566,
+    "import lines, %": 6.17,
+    "public nouns": 565,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

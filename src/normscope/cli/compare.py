@@ -9,36 +9,24 @@ import typer
 
 from ..errors import UserError
 from ..settings.files import is_run
+from . import shared
 from .console import note, stderr, tell
 from .display import GridDisplay, end_of, print_summary
 from .options import described_by
-from .shared import (
-    COMPARE,
-    ConfigFile,
-    Imports,
-    SettingOptions,
-    StopWhen,
-    Trust,
-    complete_placements,
-    listed,
-    placement_names,
-    read_config,
-    resumable,
-)
 
 if TYPE_CHECKING:
     from ..compare.asked import AskedComparison
     from ..compare.pool import PoolOptions
 
 
-@described_by(COMPARE)
-@resumable()
+@described_by(shared.COMPARE)
+@shared.resumable()
 def compare(
-    config: ConfigFile = None,
+    config: shared.ConfigFile = None,
     *,
     placements: Annotated[
         list[str],
-        typer.Option(metavar="NAME,…", autocompletion=complete_placements),
+        typer.Option(metavar="NAME,…", autocompletion=shared.complete_placements),
         "With commas or the option repeated; `normscope placements` lists them.",
     ] = [],  # noqa: B006
     warmup_updates: Annotated[str | None, "Separated by commas, or a grid such as 50:800:5, as for --peak-lr."],
@@ -50,14 +38,14 @@ def compare(
     optimizers: Annotated[str | None, "Separated by commas."],
     seeds: int,
     out: Path | None,
-    settings: SettingOptions = [],  # noqa: B006
-    imports: Imports = [],  # noqa: B006
+    settings: shared.SettingOptions = [],  # noqa: B006
+    imports: shared.Imports = [],  # noqa: B006
     evaluate: str | None,
     processes: int,
-    stop_when: StopWhen,
+    stop_when: shared.StopWhen,
     dry_run: bool = False,
     title: str | None,
-    trust: Trust = False,
+    trust: shared.Trust = False,
 ) -> None:
     """Train every combination of the listed values and write report.html.
 
@@ -72,8 +60,8 @@ def compare(
 
     dry_run: Write the configurations, print the command that trains each run, and start nothing.
     """
-    given = read_config(config, settings, imports, trust=trust or not dry_run)
-    names = placement_names(placements) if placements else None
+    given = shared.read_config(config, settings, imports, trust=trust or not dry_run)
+    names = shared.placement_names(placements) if placements else None
     from ..compare.asked import ComparisonOptions, asked_comparison, numbers
     from ..tasks.registry import config_of
     from ..train import StopRule
@@ -98,13 +86,13 @@ def compare(
     _compare(asked, processes, stop_when)
 
 
-@described_by(COMPARE)
-@resumable()
+@described_by(shared.COMPARE)
+@shared.resumable()
 def demo(
     *,
     out: Path = Path("demo"),
     processes: int,
-    stop_when: StopWhen,
+    stop_when: shared.StopWhen,
 ) -> None:
     """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
 
@@ -173,12 +161,12 @@ def _pool_options(processes: int, stop_when: str | None, display: GridDisplay) -
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:
-    return None if text is None else listed(text, kind, option)
+    return None if text is None else shared.listed(text, kind, option)
 
 
 def _placement_and_warmup(text: str) -> tuple[str, int]:
     placement, sign, updates = text.partition(":")
-    names = placement_names([placement])
+    names = shared.placement_names([placement])
     if not sign or len(names) != 1 or names == ["all"]:
         raise ValueError(f"{text!r} is not PLACEMENT:WARMUP, such as post-ln:4000")
     return names[0], int(updates)

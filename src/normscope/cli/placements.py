@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError
+from . import shared
 from .console import columns, standard_output
 from .options import described_by
-from .shared import (
-    Imports,
-    PlacementWords,
-    WholeLines,
-    amount,
-    as_asked,
-    complete_placements,
-    placement_names,
-    refuse_other_picture,
-    run_imports,
-    write_text,
-)
 
 if TYPE_CHECKING:
     from ..catalogue.details import Details
@@ -30,13 +19,13 @@ if TYPE_CHECKING:
 
 @described_by()
 def choose(
-    placements: PlacementWords = None,
+    placements: shared.PlacementWords = None,
     model: str = "decoder-only",
     blocks: int = 12,
     width: int = 768,
     optimizer: str = "adamw",
-    tokens: Annotated[float | None, typer.Option(parser=amount, metavar="NUMBER")] = None,
-    imports: Imports = [],  # noqa: B006
+    tokens: Annotated[float | None, typer.Option(parser=shared.amount, metavar="NUMBER")] = None,
+    imports: shared.Imports = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json")] = False,
     long: bool = False,
 ) -> None:
@@ -52,11 +41,11 @@ def choose(
     training, such as 5B or 5e9. By default not compared. as_json: Print everything as JSON. long: Print the evidence
     too: tables, theory, publications.
     """
-    run_imports(imports)
+    shared.run_imports(imports)
     from ..choosing.case import ModelToTrain
     from ..choosing.choice import choose as chosen
 
-    names = placement_names(placements or ())
+    names = shared.placement_names(placements or ())
     try:
         case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)  # type: ignore[arg-type]
         found = chosen(case, () if names == ["all"] else names)
@@ -73,7 +62,7 @@ def choose(
 
 
 placements_app = typer.Typer(
-    cls=WholeLines,
+    cls=shared.WholeLines,
     help="List placements with formula, source and cost; show some with their wiring and initial weights.\n\n"
     "Everything that is shown is read from the formula that trains.\n\n"
     "For example:\n\n\b\n  normscope placements --model encoder-only --blocks 12",
@@ -99,7 +88,7 @@ def placements(
     width: _Width = 512,
     ffn_width: _FfnWidth = 2048,
     heads: _Heads = 8,
-    imports: Imports = [],  # noqa: B006
+    imports: shared.Imports = [],  # noqa: B006
     as_json: _AsJson = False,
     long: bool = False,
 ) -> None:
@@ -134,7 +123,7 @@ def placements(
 @placements_app.command()
 @described_by()
 def show(
-    names: Annotated[list[str], typer.Argument(metavar="PLACEMENT...", autocompletion=complete_placements)],
+    names: Annotated[list[str], typer.Argument(metavar="PLACEMENT...", autocompletion=shared.complete_placements)],
     stack: str = "",
     svg: Path | None = None,
     model: _ModelOption = "encoder-decoder",
@@ -142,7 +131,7 @@ def show(
     width: _Width = 512,
     ffn_width: _FfnWidth = 2048,
     heads: _Heads = 8,
-    imports: Imports = [],  # noqa: B006
+    imports: shared.Imports = [],  # noqa: B006
     as_json: _AsJson = False,
 ) -> None:
     """Show placements: the wiring diagram, initial weights, constants, parameters and source of each.
@@ -159,19 +148,19 @@ def show(
     from ..placement import named, registered
 
     if svg is not None:
-        refuse_other_picture("--svg", svg)
+        shared.refuse_other_picture("--svg", svg)
     size = _size(model, blocks, width, ffn_width, heads, imports)
-    asked = placement_names(names)
+    asked = shared.placement_names(names)
     if asked == ["all"]:
         asked = [name for name, placement in registered().items() if size.model in placement.models]
     if svg is not None and len(asked) != 1:
         raise UserError(f"--svg writes one diagram, and {len(asked)} placements are asked for; name one")
-    found = {name: as_asked(details, named(name), size) for name in asked}
+    found = {name: shared.as_asked(details, named(name), size) for name in asked}
     drawn = {name: _drawn_stack(stack, one) for name, one in found.items()}
     if svg is not None:
         from ..catalogue.wiring_svg import diagram
 
-        write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]))
+        shared.write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]))
     if as_json:
         data = {name: asdict(one) for name, one in found.items()}
         typer.echo(json.dumps(data if len(data) > 1 else data[asked[0]], ensure_ascii=False, indent=1))
@@ -203,7 +192,7 @@ def _size(model: str, blocks: str, width: int, ffn_width: int, heads: int, impor
     """The model to state numbers for, after the user's files have registered their placements. Raises UserError."""
     from ..catalogue.rows import sized
 
-    run_imports(imports)
+    shared.run_imports(imports)
     try:
         return sized(model, blocks, width, ffn_width, heads)
     except ValueError as error:

@@ -16,16 +16,7 @@ from ..limits.ours import refuse_other
 from ..placement import named
 from ..processes.surroundings import is_held
 from ..provenance import provenance
-from ..report.comparison.contents import (
-    ComparedConfiguration,
-    ComparisonPage,
-    GradientProfile,
-    Name,
-    RateCurve,
-    RunCurve,
-    SeedResult,
-    Status,
-)
+from ..report.comparison import contents
 from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate
 from ..train.run_folder import Event
@@ -38,7 +29,7 @@ from .pool import train_command
 from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 
 
-def results(page: ComparisonPage) -> dict[str, Any]:
+def results(page: contents.ComparisonPage) -> dict[str, Any]:
     """Plain values; null stands for numbers that are not finite, which JSON does not have."""
     return {
         "title": page.title,
@@ -57,11 +48,11 @@ def results(page: ComparisonPage) -> dict[str, Any]:
     }
 
 
-def _name_data(name: Name) -> dict[str, str]:
+def _name_data(name: contents.Name) -> dict[str, str]:
     return {"label": str(name), "placement": name.group, "variant": name.variant}
 
 
-def _configuration_data(configuration: ComparedConfiguration) -> dict[str, Any]:
+def _configuration_data(configuration: contents.ComparedConfiguration) -> dict[str, Any]:
     return _name_data(configuration.name) | {
         "warmup_updates": configuration.warmup_updates,
         "peak_lr": configuration.peak_lr,
@@ -71,11 +62,11 @@ def _configuration_data(configuration: ComparedConfiguration) -> dict[str, Any]:
     }
 
 
-def _curve_data(curve: RunCurve) -> dict[str, Any]:
+def _curve_data(curve: contents.RunCurve) -> dict[str, Any]:
     return _name_data(curve.name) | {"updates": list(curve.updates), "seeds_values": _plain(curve.seeds_values)}
 
 
-def _sensitivity_data(page: ComparisonPage) -> dict[str, Any]:
+def _sensitivity_data(page: contents.ComparisonPage) -> dict[str, Any]:
     """Final losses over the rate, in nats per target token, and the sensitivity to it over the rates that all have."""
     return {
         "source": "Wortsman et al. 2023, arXiv:2309.14322",
@@ -85,12 +76,12 @@ def _sensitivity_data(page: ComparisonPage) -> dict[str, Any]:
     }
 
 
-def _rate_curve_data(curve: RateCurve) -> dict[str, Any]:
+def _rate_curve_data(curve: contents.RateCurve) -> dict[str, Any]:
     names = {"name": str(curve.name), "configurations": [str(name) for name in curve.configurations]}
     return {**_name_data(curve.name), **_plain(asdict(curve) | names)}
 
 
-def _profile_data(profile: GradientProfile) -> dict[str, Any]:
+def _profile_data(profile: contents.GradientProfile) -> dict[str, Any]:
     blocks = [str(block) for block in profile.blocks]
     return _name_data(profile.name) | {
         "labels": [str(name) for name in profile.names],
@@ -118,7 +109,7 @@ def refuse_other_report(folder: Path) -> None:
         refuse_other(folder / name)
 
 
-def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[ComparisonPage, Path]:
+def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[contents.ComparisonPage, Path]:
     """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`.
 
     Raises UserError as `refuse_other_report`.
@@ -130,7 +121,7 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
     return page, file
 
 
-def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
+def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     """All runs of the grid as the contents of their page. A run whose log is damaged is one that failed."""
     unigram = manifest.corpus.unigram_nats
     by_arm, failed = _by_arm(cells, manifest.failed)
@@ -153,7 +144,7 @@ def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
     drawn = curves.best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
-    return ComparisonPage(
+    return contents.ComparisonPage(
         title=manifest.title,
         subtitle=_subtitle(cells),
         conclusion=conclusion(found, unigram),
@@ -213,11 +204,11 @@ def _subtitle(cells: Sequence[Cell]) -> str:
     return f"{same}; what differs is named in the row."
 
 
-def configuration_names(arms: Sequence[Arm]) -> dict[Arm, Name]:
+def configuration_names(arms: Sequence[Arm]) -> dict[Arm, contents.Name]:
     """A short name for each: placement and warm-up, and rate and optimiser where they differ within the grid."""
     settings = _settings(arms)
     return {
-        arm: Name(named(arm.placement).title, ", ".join(filter(None, (arm.warmup_label, settings[arm]))))
+        arm: contents.Name(named(arm.placement).title, ", ".join(filter(None, (arm.warmup_label, settings[arm]))))
         for arm in arms
     }
 
@@ -234,8 +225,8 @@ def _settings(arms: Sequence[Arm]) -> dict[Arm, str]:
     }
 
 
-def _configuration(arm: Arm, one: ConfigurationOutcome, unigram: float) -> ComparedConfiguration:
-    return ComparedConfiguration(
+def _configuration(arm: Arm, one: ConfigurationOutcome, unigram: float) -> contents.ComparedConfiguration:
+    return contents.ComparedConfiguration(
         name=one.row.name,
         warmup_updates=arm.warmup_updates,
         peak_lr=arm.peak_lr,
@@ -246,17 +237,17 @@ def _configuration(arm: Arm, one: ConfigurationOutcome, unigram: float) -> Compa
     )
 
 
-def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> SeedResult:
-    last: Event = events[-1] if events else {"event": Status.MISSING.value, "update": 0}
+def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> contents.SeedResult:
+    last: Event = events[-1] if events else {"event": contents.Status.MISSING.value, "update": 0}
     status = _status(last["event"], cell)
-    if status not in (Status.UNFINISHED, Status.MISSING):
+    if status not in (contents.Status.UNFINISHED, contents.Status.MISSING):
         failure = None  # it has gone on since
     losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
-    return SeedResult(
+    return contents.SeedResult(
         seed=cell.seed,
-        status=status if failure is None else Status.FAILED,
+        status=status if failure is None else contents.Status.FAILED,
         updates=last["update"],
-        valid_loss_nats=math.nan if status is Status.NON_FINITE else (losses[-1] if losses else None),
+        valid_loss_nats=math.nan if status is contents.Status.NON_FINITE else (losses[-1] if losses else None),
         scores=_scores(cell, events),
         summed_lr=math.fsum(event["lr"] for event in events if event["event"] == "update"),
         message=failure or last.get("reason", ""),
@@ -274,10 +265,14 @@ def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
     return found
 
 
-def _status(last_event: str, cell: Cell) -> Status:
+_ENDS = ("finished", "non-finite", "decided", "missing")
+
+
+def _status(last_event: str, cell: Cell) -> contents.Status:
     """How far a run is whose last event this is."""
-    ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.DECIDED, Status.MISSING)}
-    return ends.get(last_event) or (Status.RUNNING if is_held(cell.folder.path) else Status.UNFINISHED)
+    if last_event in _ENDS:
+        return contents.Status(last_event)
+    return contents.Status.RUNNING if is_held(cell.folder.path) else contents.Status.UNFINISHED
 
 
 def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:
