@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "runs": {"doctor", "files", "measure", "model", "optim", "settings", "tasks", "train"},
     "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
     "targets": {"adapters", "doctor", "history", "measure", "model", "optim", "runs", "settings", "tasks", "train"},
-    "catalogue": {"placement", "model", "report"},
+    "catalogue": {"placement", "report"},
     # Estimates and verdicts are put in words as a report puts them.
     "evidence": {"measure", "report"},
     # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn as a report draws.

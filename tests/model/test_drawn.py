@@ -7,8 +7,9 @@ import torch
 
 from normscope.model import Stack, StackConfig
 from normscope.model.embedding import Embedding
-from normscope.model.initialisation import embedding_std, initialise, weight_std
+from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, registered
+from normscope.placement.schemes import embedding_std, weight_std
 
 SIZE = {"width": 64, "ffn_width": 128, "heads": 2, "encoder_blocks": 3, "decoder_blocks": 2}
 
@@ -38,5 +39,5 @@ def test_a_scheme_without_random_numbers():
     site = Stack(theory, StackConfig()).blocks[0].attention.site
     assert weight_std(theory, "query", site) == 0
     assert weight_std(theory, "value", site) == 1 / 8
-    # The identity: entries 1 with frequency 1/64.
-    assert weight_std(theory, "output", site) == pytest.approx(math.sqrt(1 / 64 * 63 / 64), rel=1e-3)
+    # The identity: entries 1 with frequency 1/64, whose root mean square it is.
+    assert weight_std(theory, "output", site) == 1 / 8

@@ -13,11 +13,12 @@ from kinds import examples
 from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.formulas.pre_and_post import PreLN
+from normscope.placement.schemes import SCHEMES
 from normscope.theory.backward import loss_gradient
 from normscope.theory.mixing import Products
 from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
-from normscope.theory.settings import SETTINGS, RepeatedTokens
+from normscope.theory.settings import InitialState, RepeatedTokens
 from normscope.theory.stream import MomentStack, Part, StreamSetting
 from placement.expected import described, expected
 
@@ -164,7 +165,7 @@ class TestLoss:
         positions = sinusoids(12, 256).double()
         for dropout in (0.0, 0.2):
             stack = MomentStack(placement, StreamSetting(tokens=12, weight_std=lambda *_: 0.01, dropout=dropout))
-            stack.forward(SETTINGS["paper"].parts(placement, 12, RepeatedTokens()))
+            stack.forward(InitialState("paper", placement).parts(12, RepeatedTokens()))
             # With dropout on, squares grow by 1 / (1 - dropout), and the mean over all elements stays.
             expected = (1 + float(positions.square().mean())) / (1 - dropout) - float(positions.mean()) ** 2
             assert stack.input_variance == pytest.approx(expected, rel=1e-5)
@@ -177,7 +178,7 @@ class TestLoss:
             setting = StreamSetting(tokens=12, weight_std=lambda *_: 0.08, dropout=dropout)
             found = {name: MomentStack(named(name)(shape), setting) for name in ("admin", "post-ln")}
             for stack in found.values():
-                stack.forward(SETTINGS["paper"].parts(stack.placement, 12, RepeatedTokens()))
+                stack.forward(InitialState("paper", stack.placement).parts(12, RepeatedTokens()))
             variances = found["post-ln"].variances
             assert found["admin"].profile == pytest.approx(variances, rel=1e-12)
             scale = found["admin"].profiled("skip_scale", 1.0)  # of a sub-layer that would follow the last
@@ -316,7 +317,7 @@ MODELS = st.builds(
     heads=st.sampled_from([1, 2, 4]),
     tokens=st.integers(1, 40),
     vocabulary=st.integers(2, 50_000),
-    setting=st.sampled_from(sorted(SETTINGS)),
+    setting=st.sampled_from(sorted(SCHEMES)),
     activation=st.sampled_from(["relu", "relu", "gelu", "swiglu"]),
     norm=st.sampled_from(["layer-norm", "rms-norm"]),
     tied=st.booleans(),
@@ -382,7 +383,7 @@ class TestRefusals:
             ({"width": 10, "heads": 4}, "width=10 must be a multiple of heads=4"),
             ({"width": 2}, "width must be even and at least 4, for its sinusoids, got 2"),
             ({"width": 9}, "width must be even and at least 4, for its sinusoids, got 9"),
-            ({"setting": "bert"}, f"setting must be one of {', '.join((*SETTINGS, 'as-placement'))}, got 'bert'"),
+            ({"setting": "bert"}, f"setting must be one of {', '.join((*SCHEMES, 'as-placement'))}, got 'bert'"),
             ({"stack": "both"}, "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
             ({"activation": "tanh"}, "activation must be one of relu, gelu, swiglu, got 'tanh'"),
             ({"norm": "batch-norm"}, "norm must be one of layer-norm, rms-norm, dyt, derf, got 'batch-norm'"),

@@ -9,9 +9,10 @@ import torch
 
 from normscope.model import Stack, StackConfig
 from normscope.model.embedding import Embedding, sinusoids
-from normscope.model.initialisation import SCHEMES, initialise
+from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named, registered
-from normscope.theory.settings import SETTINGS, RepeatedTokens, of_setting
+from normscope.placement.schemes import SCHEMES
+from normscope.theory.settings import InitialState, RepeatedTokens
 
 # A scheme's deviation and a placement's gain are multiplied with each other, or its unit vectors take their place, so
 # that not every pair says more: every placement under its source's scheme and under one more, the schemes in turn, and
@@ -19,20 +20,17 @@ from normscope.theory.settings import SETTINGS, RepeatedTokens, of_setting
 DRAWN = list(
     dict.fromkeys(
         [(name, placement.initialisation) for name, placement in registered().items()]
-        + list(zip(registered(), cycle(SETTINGS), strict=False))
-        + list(product(("pre-ln", "deepnorm", "ngpt"), SETTINGS))
+        + list(zip(registered(), cycle(SCHEMES), strict=False))
+        + list(product(("pre-ln", "deepnorm", "ngpt"), SCHEMES))
     )
 )
 
 
 class TestSettings:
-    def test_every_scheme_of_models_has_its_setting(self):
-        assert SETTINGS.keys() == SCHEMES.keys()
-
     def test_as_placement(self):
         for name in registered():
             placement = named(name)(StackShape(kind="decoder", width=64, encoder_blocks=2, decoder_blocks=2))
-            assert of_setting("as-placement", placement) is SETTINGS[placement.initialisation]
+            assert InitialState("as-placement", placement).scheme == placement.initialisation
 
     @pytest.mark.parametrize(("name", "setting"), DRAWN)
     def test_weights_as_drawn(self, name, setting):
@@ -45,7 +43,7 @@ class TestSettings:
             )
             stack = Stack(placement, StackConfig())
             initialise(stack, setting, named(name))
-            std = SETTINGS[setting].weight_std(placement)
+            std = InitialState(setting, placement).weight_std
             for sublayer in stack.sublayers():
                 for weight, linear in sublayer.f.matrices():
                     entries = linear.weight.detach()
@@ -56,14 +54,14 @@ class TestSettings:
 
     def test_rows_that_are_unit_vectors(self):
         placement = named("ngpt")(StackShape(kind="decoder", width=8, ffn_width=8, decoder_blocks=2))
-        assert of_setting("paper", placement).row(placement) == 1.0
+        assert InitialState("paper", placement).row == pytest.approx(1.0, rel=1e-12)
 
     @pytest.mark.parametrize(
         ("name", "setting"),
         [
             *((name, "paper") for name in registered()),
             *((name, "as-placement") for name in registered()),
-            *(("pre-ln", setting) for setting in SETTINGS if setting != "theory"),
+            *(("pre-ln", setting) for setting in SCHEMES if setting != "theory"),
         ],
     )
     def test_embedding_as_drawn(self, name, setting):
@@ -79,18 +77,16 @@ class TestSettings:
         x = embedding(torch.arange(2, tokens * sequences + 2), positions, tokens).detach().double()
         x = x.view(sequences, tokens, width)
         products = (x @ x.mT).mean(0) / width
-        initial = of_setting(setting, placement)
-        parts = [pair for pair, *_ in initial.parts(placement, tokens, RepeatedTokens())]
-        assert initial.row(placement) == pytest.approx(
-            float(embedding.weight.detach()[2:].square().sum(-1).mean()), rel=0.02
-        )
+        initial = InitialState(setting, placement)
+        parts = [pair for pair, *_ in initial.parts(tokens, RepeatedTokens())]
+        assert initial.row == pytest.approx(float(embedding.weight.detach()[2:].square().sum(-1).mean()), rel=0.02)
         assert sum(pair.one for pair in parts) == pytest.approx(float(products.trace()) / tokens, rel=0.01)
         rest = float(products.sum() - products.trace()) / tokens / (tokens - 1)
         assert sum(pair.two for pair in parts) == pytest.approx(rest, abs=0.01)
 
     def test_positions_exactly(self):
         placement = named("pre-ln")(StackShape(kind="encoder", width=64, encoder_blocks=1))
-        _, (differing, *_), (shared, is_centred, _) = SETTINGS["paper"].parts(placement, 9, RepeatedTokens())
+        _, (differing, *_), (shared, is_centred, _) = InitialState("paper", placement).parts(9, RepeatedTokens())
         table = sinusoids(9, 64).double().numpy()
         mean = table.mean(1, keepdims=True)
         for part, pair in ((table - mean, differing), (np.repeat(mean, 64, 1), shared)):
@@ -103,5 +99,5 @@ class TestSettings:
 
     def test_rows_of_the_theory(self):
         placement = named("t-fixup")(StackShape(kind="decoder", width=64, encoder_blocks=4, decoder_blocks=4))
-        assert [pair.one for pair, *_ in SETTINGS["theory"].parts(placement, 5, RepeatedTokens())] == [1.0]
-        assert SETTINGS["paper"].parts(placement, 5, RepeatedTokens())[0][0].one == pytest.approx(1 / 6, rel=1e-12)
+        assert [pair.one for pair, *_ in InitialState("theory", placement).parts(5, RepeatedTokens())] == [1.0]
+        assert InitialState("paper", placement).parts(5, RepeatedTokens())[0][0].one == pytest.approx(1 / 6, rel=1e-12)

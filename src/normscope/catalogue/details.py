@@ -4,11 +4,10 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..model import SCHEMES
-from ..model.initialisation import embedding_std, weight_std, weights_of
 from ..placement import Placement, Site, SublayerKind
 from ..placement.base import Initial
 from ..placement.reading import read, read_head
+from ..placement.schemes import SCHEMES, embedding_std, weight_std, weights_of
 from ..placement.symbol import Symbol, SymbolEnd, SymbolSublayer
 from ..placement.wiring import Wiring, wirings
 from .rows import PlacementRow, Size, StackName, row

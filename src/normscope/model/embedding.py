@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..placement import Placement
-from .initialisation import Drawable, Scheme, draw_bert
+from ..placement.schemes import Scheme
+from .initialisation import Drawable, draw_bert, fill
 from .layout import PositionEncoding
 
 # V = vocabulary, D = width
@@ -97,7 +98,7 @@ class Embedding(Table):
         return rows if self.sinusoids is None else rows + self.sinusoids(positions_N, longest)
 
     def draw(self, scheme: Scheme) -> None:
-        scheme.embedding(self.weight, self.placement.embedding_gain())
+        fill(self.weight, scheme.embedding, self.placement.embedding_gain())
         self.weight[PAD].zero_()
 
 

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from .initialisation import Drawable, Scheme, draw_bert
+from ..placement.schemes import Scheme
+from .initialisation import Drawable, draw_bert
 
 # N = rows, K = what is summed over, M = columns, D = width
 

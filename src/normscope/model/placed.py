@@ -13,8 +13,9 @@ from torch.nn import functional
 
 from ..placement import operations
 from ..placement.base import SQUASHING_SLOPE
+from ..placement.schemes import Scheme
 from ..placement.symbol import ParameterSpec
-from .initialisation import Drawable, Scheme
+from .initialisation import Drawable
 
 # N = tokens, D = width, R = rows of a weight
 

@@ -13,10 +13,11 @@ from torch.utils.checkpoint import checkpoint
 from ..placement import Placement, Site, SublayerKind
 from ..placement.base import State
 from ..placement.reading import read
+from ..placement.schemes import Draw, Scheme
 from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
 from ..settings.tables import check_choice, check_choices
 from .context import Context, Inside, SublayerModule
-from .initialisation import Draw, Drawable, Scheme, initialise
+from .initialisation import Drawable, fill, initialise
 from .layout import AttentionConfig, PositionEncoding
 from .linear import Dropout
 from .placed import NORMS, NormGroup, PlacedParameters, Schedules
@@ -240,7 +241,7 @@ def _draw_matrix(matrix: Any, draw: Draw, gain: float, *, drawn_bias: bool) -> N
     weight: Tensor = matrix.weight
     # Into memory of its own order, so that one seed draws the same whatever the matrix is a part of.
     drawn = weight if weight.is_contiguous() else torch.empty_like(weight, memory_format=torch.contiguous_format)
-    draw(drawn, gain)
+    fill(drawn, draw, gain)
     if drawn is not weight:
         weight.copy_(drawn)
     if matrix.bias is not None:

@@ -17,7 +17,7 @@ from .mixing import NOTHING, Entry, Products, make, root, squared
 from .moments import Atoms, Moments, Remainder, Use, single
 from .operations import CENTRING, norms_of
 from .places import Places
-from .settings import ModelSetting, of_setting
+from .settings import InitialState, ModelSetting
 from .stream import MomentEnd, MomentStack
 from .sublayers import gradient_norm
 
@@ -182,7 +182,7 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
     """
     output = stack.output
     vocabulary = model.vocabulary
-    own_row = of_setting(model.setting, stack.placement).row(stack.placement) if model.tied else None
+    own_row = InitialState(model.setting, stack.placement).row if model.tied else None
     scale = _output_scale(stack, vocabulary, own_row or 1.0)
     row = scale**2 * (own_row or 1.0)
     own = _OwnRow(0.0, 0.0, 0.0) if own_row is None else _own_row(stack, model, own_row, scale)

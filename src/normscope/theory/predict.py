@@ -24,7 +24,7 @@ from .doubts import Doubt, doubts_of
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
-from .settings import ModelSetting as ModelSetting, RepeatedTokens, of_setting
+from .settings import InitialState, ModelSetting as ModelSetting, RepeatedTokens
 from .stream import Applied, MomentStack, StreamSetting
 
 
@@ -173,10 +173,10 @@ def predict(
 def _forward(
     placement: Placement, model: ModelSetting, text: RepeatedTokens, scatter: bool, encoder: MomentStack | None = None
 ) -> MomentStack:
-    initial = of_setting(model.setting, placement)
+    initial = InitialState(model.setting, placement)
     setting = StreamSetting(
         tokens=model.tokens,
-        weight_std=initial.weight_std(placement),
+        weight_std=initial.weight_std,
         sequences=model.sequences,
         dropout=model.dropout,
         activation=model.activation,
@@ -187,7 +187,7 @@ def _forward(
         memory_differing=encoder.output.differing if encoder is not None else RANDOM,
     )
     stack = MomentStack(placement, setting)
-    stack.forward(initial.parts(placement, stack.tokens, text))
+    stack.forward(initial.parts(stack.tokens, text))
     return stack
 
 

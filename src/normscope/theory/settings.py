@@ -1,7 +1,6 @@
 """The settings predictions are made in: initial weights and embedding as numbers, and the model they are for."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -9,13 +8,14 @@ from typing import Literal
 import numpy as np
 
 from ..placement import Placement, Site, StackShape
+from ..placement.schemes import SCHEMES, embedding_std, weight_std
 from .differing import Differing, of_tokens, repeated
 from .kernels import ACTIVATIONS, Activation
 from .mixing import Array, Products
 from .moments import Atoms, Moments, single
 from .operations import NORMS, Norm
 from .places import Places
-from .stream import Part, Parts, WeightStd
+from .stream import Part, Parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,68 +32,53 @@ class RepeatedTokens:
     """Two places of two sequences."""
 
 
-_Variance = Callable[[int, int], float]
-"""Of the entries of a matrix, from the width d and the inner width f of the feed-forward."""
+AS_PLACEMENT = "as-placement"
+_VECTORS = "theory"
+"""The scheme under which vectors of E‖x_0‖² = d come in, without positions; no output projection could be tied to them.
+"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _InitialState:
-    """What a setting says of a model before the first update; a placement's own gains multiply it."""
+class InitialState:
+    """What a setting says of a placement's model before the first update: of the scheme that its weights are drawn by.
 
-    title: str
-    attention: _Variance
-    ffn_in: _Variance
-    ffn_out: _Variance
-    queries: _Variance | None = None
-    """Of query and key, where it is not that of the others."""
-    values: _Variance | None = None
-    embedding: _Variance | None = lambda d, f: 1 / d
-    """None for vectors of E‖x_0‖² = d without positions, which no output projection could be tied to."""
-    output_is_drawn: bool = True
-    """False where attention has no last matrix: the identity stands for it, and no update moves it."""
+    name: of a scheme, or `as-placement` for the one that the placement's source uses.
+    """
 
-    def weight_std(self, placement: Placement) -> WeightStd:
+    def __init__(self, name: str, placement: Placement) -> None:
+        self.placement, self.scheme = placement, placement.initialisation if name == AS_PLACEMENT else name
+        self._stds: dict[tuple[str, float], float] = {}
+
+    @property
+    def output_is_drawn(self) -> bool:
+        """False where attention has no last matrix: the identity stands for it, and no update moves it."""
+        return SCHEMES[self.scheme].draws["output"].of != "identity"
+
+    def weight_std(self, weight: str, site: Site) -> float:
         """Of every matrix; those whose vectors an update would put on the unit sphere start there."""
-        d, f = placement.stack.width, placement.stack.ffn_width
-        queries, values = self.queries or self.attention, self.values or self.attention
-        named = {"query": queries, "key": queries, "value": values, "output": self.attention}
-        named |= {"ffn_in": self.ffn_in, "ffn_out": self.ffn_out}
-        shapes = {"ffn_in": (f, d), "ffn_out": (d, f)}
-        stds = {weight: math.sqrt(variance(d, f)) for weight, variance in named.items()}
-        units = {
-            weight: float(shapes.get(weight, (d, d))[dimension] ** -0.5)
-            for weight, dimension in placement.unit_vectors.items()
-            if stds.get(weight)
-        }
+        key = weight, self.placement.gain(weight, site)
+        if key not in self._stds:
+            self._stds[key] = weight_std(self.placement, weight, site, self.scheme)
+        return self._stds[key]
 
-        def std(weight: str, site: Site) -> float:
-            return units[weight] if weight in units else placement.gain(weight, site) * stds[weight]
-
-        return std
-
-    def row(self, placement: Placement) -> float | None:
+    @property
+    def row(self) -> float | None:
         """E‖E_v‖² of the embedding's rows; None where there are none."""
-        if self.embedding is None:
-            return None
-        if "embedding" in placement.unit_vectors:
-            return 1.0
-        d, f = placement.stack.width, placement.stack.ffn_width
-        return d * self.embedding(d, f) * placement.embedding_gain() ** 2
+        return None if self.scheme == _VECTORS else self.width * embedding_std(self.placement, self.scheme) ** 2
 
-    def parts(self, placement: Placement, tokens: int | Places, text: RepeatedTokens) -> Parts:
+    @property
+    def width(self) -> int:
+        return self.placement.stack.width
+
+    def parts(self, tokens: int | Places, text: RepeatedTokens) -> Parts:
         """Of the embedding of a sequence of so many tokens: what is looked up, and sinusoids."""
-        row, d = self.row(placement), placement.stack.width
+        row, d = self.row, self.width
+        differing = repeated(text.same_within, d)
         if row is None:
-            return [Part(Products(1.0, text.same_within, text.same_apart), differing=repeated(text.same_within, d))]
+            return [Part(Products(1.0, text.same_within, text.same_apart), differing=differing)]
         atoms = Atoms(d)
-        looked_up: Moments = placement.input_rows(single(atoms, atoms.add(row / d, 0.0)))
+        looked_up: Moments = self.placement.input_rows(single(atoms, atoms.add(row / d, 0.0)))
         rows = Products(1.0, text.same_within, text.same_apart).scaled(looked_up.q)
-        return [Part(rows, differing=repeated(text.same_within, d)), *_sinusoids(d, tokens)]
-
-
-def of_setting(name: str, placement: Placement) -> _InitialState:
-    """`as-placement` is the one that the placement's source uses."""
-    return SETTINGS[placement.initialisation if name == AS_PLACEMENT else name]
+        return [Part(rows, differing=differing), *_sinusoids(d, tokens)]
 
 
 @lru_cache(maxsize=32)
@@ -120,84 +105,6 @@ def _products(gram: Array, places: int | Places) -> Products:
     diagonal, every = float(np.trace(gram)), float(gram.sum())
     rest = (every - diagonal) / (tokens * (tokens - 1)) if tokens > 1 else 0.0
     return Products(diagonal / tokens, rest, every / tokens**2)
-
-
-def _glorot(d: int, f: int) -> float:
-    """Glorot & Bengio 2010 for d × f, normal or uniform."""
-    return 2 / (d + f)
-
-
-def _by_width(share: float) -> _Variance:
-    return lambda d, f: share / d
-
-
-def _by_inner_width(share: float) -> _Variance:
-    return lambda d, f: share / f
-
-
-def _fixed(variance: float) -> _Variance:
-    return lambda d, f: variance
-
-
-AS_PLACEMENT = "as-placement"
-_PACKED = _by_width(1 / 2)
-"""Glorot on the packed (3d, d) matrix of queries, keys and values."""
-
-SETTINGS: dict[str, _InitialState] = {
-    "theory": _InitialState(
-        title="Xiong et al. 2020, section 3.3",
-        # The identity in place of W_O leaves second moments as a matrix from N(0, 1/d) does.
-        attention=_by_width(1),
-        queries=_fixed(0.0),
-        ffn_in=_by_width(1),
-        ffn_out=_by_inner_width(1),
-        embedding=None,
-        output_is_drawn=False,
-    ),
-    "paper": _InitialState(
-        title="fairseq 0.7 to 0.8, as Xiong et al. 2020 ran it",
-        attention=_by_width(1),
-        queries=_PACKED,
-        values=_PACKED,
-        ffn_in=_glorot,
-        ffn_out=_glorot,
-    ),
-    "fairseq-0.10": _InitialState(
-        # Its biases, a few thousandths of what they are added to, are left out.
-        title="fairseq 0.10 and later",
-        attention=_by_width(1),
-        queries=_PACKED,
-        values=_PACKED,
-        ffn_in=_by_width(1 / 3),
-        ffn_out=_by_inner_width(1 / 3),
-    ),
-    "xavier-normal": _InitialState(title="Glorot normal", attention=_by_width(1), ffn_in=_glorot, ffn_out=_glorot),
-    "xavier-uniform": _InitialState(title="Glorot uniform", attention=_by_width(1), ffn_in=_glorot, ffn_out=_glorot),
-    "rezero": _InitialState(
-        title="Glorot uniform, embeddings U(-1/d, 1/d)",
-        attention=_by_width(1),
-        ffn_in=_glorot,
-        ffn_out=_glorot,
-        embedding=lambda d, f: 1 / (3 * d**2),
-    ),
-    "normal-0.02": _InitialState(
-        title="N(0, 0.02²)", attention=_fixed(0.02**2), ffn_in=_fixed(0.02**2), ffn_out=_fixed(0.02**2)
-    ),
-    "megatron": _InitialState(
-        title="N(0, 2/(5d))", attention=_by_width(2 / 5), ffn_in=_by_width(2 / 5), ffn_out=_by_width(2 / 5)
-    ),
-    "small-attention": _InitialState(
-        title="attention N(0, 2/(5d)), embeddings U(-0.01, 0.01)",
-        attention=_by_width(2 / 5),
-        ffn_in=_glorot,
-        ffn_out=_glorot,
-        embedding=_fixed(0.01**2 / 3),
-    ),
-    "normal-by-width": _InitialState(
-        title="N(0, 1/d)", attention=_by_width(1), ffn_in=_by_width(1), ffn_out=_by_width(1)
-    ),
-}
-"""By the names of the model's schemes of initialisation, whose second moments these are."""
 
 
 StackKind = Literal["encoder", "decoder", "encoder-decoder"]
@@ -267,7 +174,7 @@ class ModelSetting:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
         allowed = {
-            "setting": (*SETTINGS, AS_PLACEMENT),
+            "setting": (*SCHEMES, AS_PLACEMENT),
             "stack": ("encoder", "decoder", "encoder-decoder"),
             "activation": ACTIVATIONS,
             "norm": NORMS,

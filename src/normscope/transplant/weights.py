@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ..doctor.record import Sublayer
-from ..model.initialisation import SCHEMES, Scheme
+from ..model.initialisation import fill
 from ..model.padded.foreign import called
 from ..model.placed import PlacedParameters
 from ..placement import Site, SublayerKind
+from ..placement.schemes import SCHEMES, Scheme
 from .following import TransplantRefused
 from .plan import StackPlan
 
@@ -75,7 +76,7 @@ def draw(model: nn.Module, one: StackPlan, matrices: Sequence[tuple[Site, list[_
 def _draw(matrix: Tensor, scheme: Scheme, part: str, gain: float) -> None:
     for one in matrix if matrix.dim() == 3 else [matrix]:  # experts, one after the other
         drawn = torch.empty(one.shape, dtype=one.dtype, device=one.device)
-        scheme.draws[part](drawn, gain)
+        fill(drawn, scheme.draws[part], gain)
         one.copy_(drawn)
 
 

@@ -10,7 +10,7 @@ from ..backward import backward, loss_gradient
 from ..mixing import Array
 from ..moments import Unpredictable
 from ..places import MOST
-from ..settings import ModelSetting, of_setting
+from ..settings import InitialState, ModelSetting
 from ..stream import MomentStack, StreamSetting
 from .carried import Carried
 from .rules import UPDATES
@@ -66,8 +66,8 @@ def change_of(placement: Placement, model: ModelSetting, setting: StreamSetting,
     """
     _refuse(model)
     stack = MomentStack(placement, setting, follows=True)
-    initial = of_setting(model.setting, placement)
-    stack.forward(initial.parts(placement, stack.tokens, model.source))
+    initial = InitialState(model.setting, placement)
+    stack.forward(initial.parts(stack.tokens, model.source))
     if stack.atoms.remainders:
         raise Unpredictable("theory follows an update through layer-norm and rms-norm, and not through dyt and derf")
     at_output = loss_gradient(stack, model)
