@@ -62,8 +62,8 @@ class Atoms:
         """Parts that squashing norms brought, in the order of their atoms."""
         self.learnt: list[Use] = []
         """Parts of size 0 that an update of a number makes grow, in the order of their atoms."""
-        self.summed: Summed | None = None
-        """The last history that attention over depth has summed up."""
+        self._summed: tuple[tuple[Moments, ...], Moments, Moments] | None = None
+        """The last history that attention over depth has summed up, the sum of all but its last value, and of all."""
 
     def add(
         self,
@@ -105,6 +105,19 @@ class Atoms:
     @property
     def q(self) -> Array:
         return first_of(self._products[0], self.count)
+
+    def total(self, values: "tuple[Moments, ...]") -> "Moments":
+        """The sum of two values or more, for which that of an earlier history is not made again."""
+        *rest, last = values
+        # A history grows by one value at a time, or its last value does: the sum of those before it is known.
+        known, before_last, total = self._summed or ((), None, None)
+        before = total if known == tuple(rest) else before_last if known[:-1] == tuple(rest) else None
+        if before is None:
+            before = rest[0]
+            for earlier in rest[1:]:
+                before = before + earlier
+        self._summed = values, before, before + last
+        return self._summed[2]
 
     def weighed(self, coefficients: Array) -> Products:
         """The moments of a value with these coefficients: (size,) where all places have the same, else (size, K)."""
@@ -359,14 +372,6 @@ class Followed(float):
         made = x * float(self) + part
         made.normed = x.normed and float(self) != 0
         return made
-
-
-class Summed(NamedTuple):
-    """Values, their sum, and that of all but the last."""
-
-    values: tuple[Moments, ...]
-    before_last: Moments
-    total: Moments
 
 
 def single(atoms: Atoms, index: int) -> Moments:

@@ -12,7 +12,7 @@ import numpy as np
 from ..placement.base import Initial
 from ..placement.operations import Number, beside, by_head, connect, joined, mix, stopped, unit, weighed_sum
 from .mixing import Entry, mean_of, root, vanishes
-from .moments import Followed, Moments, Summed, Unpredictable, without_mean
+from .moments import Followed, Moments, Unpredictable, without_mean
 from .squashing import Erf, SquashingNorms, Tanh
 
 SMALL = 0.25
@@ -185,22 +185,7 @@ def _mix(
             "what an update changes cannot be predicted for this placement"
         )
     values = tuple(map(value, values) if value else values)
-    atoms, before, last = values[0].atoms, values[:-1], values[-1]
-    if not before:
-        return last
-    # A history grows by one value at a time, or its last value does: the sum of those before it is known.
-    known = atoms.summed
-    if known is not None and known.values == before:
-        total_before = known.total
-    elif known is not None and known.values[:-1] == before:
-        total_before = known.before_last
-    else:
-        total_before = before[0]
-        for earlier in before[1:]:
-            total_before = total_before + earlier
-    total = total_before + last
-    atoms.summed = Summed(values, total_before, total)
-    return total / len(values)
+    return values[0].atoms.total(values) / len(values) if len(values) > 1 else values[0]
 
 
 @weighed_sum.register

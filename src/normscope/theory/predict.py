@@ -18,7 +18,7 @@ import numpy as np
 
 from ..placement import Placement, named
 from .backward import StackGradients, backward, loss_gradient
-from .change.prediction import ONE_STACK, Update as Update, UpdateChange, change_of
+from .change import ONE_STACK, Update as Update, UpdateChange, change_of
 from .differing import RANDOM
 from .doubts import Doubt, doubts_of
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
@@ -222,11 +222,10 @@ _WORTH_PROCESSES = 4000
 """Blocks in all, a tenth of a second of work: what it takes to start processes is a third of that."""
 _UPDATE_COSTS = 100
 """A block whose update is followed takes so many times as long."""
+_Stacks = dict[str, StackPrediction]
 
-Stacks = dict[str, StackPrediction]
 
-
-def predict_many(placements: Sequence[str], model: ModelSetting, update: Update | None = None) -> dict[str, Stacks]:
+def predict_many(placements: Sequence[str], model: ModelSetting, update: Update | None = None) -> dict[str, _Stacks]:
     """What `predict` says of each. Raises as it does."""
     found, refused = predict_or_refuse(placements, model, update)
     for reason in refused.values():
@@ -236,14 +235,14 @@ def predict_many(placements: Sequence[str], model: ModelSetting, update: Update 
 
 def predict_or_refuse(
     placements: Sequence[str], model: ModelSetting, update: Update | None = None
-) -> tuple[dict[str, Stacks], dict[str, Unpredictable]]:
+) -> tuple[dict[str, _Stacks], dict[str, Unpredictable]]:
     """What `predict` says of each that theory follows, and why of those that it does not."""
     both = dict(zip(placements, _each(placements, model, update), strict=True))
     refused = {name: one for name, one in both.items() if isinstance(one, Unpredictable)}
     return {name: one for name, one in both.items() if not isinstance(one, Unpredictable)}, refused
 
 
-def _each(placements: Sequence[str], model: ModelSetting, update: Update | None) -> "list[Stacks | Unpredictable]":
+def _each(placements: Sequence[str], model: ModelSetting, update: Update | None) -> "list[_Stacks | Unpredictable]":
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     processes = min(cores, len(placements))
     if processes == 1 or len(placements) * model.blocks < _WORTH_PROCESSES / (1 if update is None else _UPDATE_COSTS):
@@ -254,7 +253,7 @@ def _each(placements: Sequence[str], model: ModelSetting, update: Update | None)
         return pool.map(partial(_one, model=model, update=update), placements, chunksize=1)
 
 
-def _one(placement: str, model: ModelSetting, update: Update | None) -> "Stacks | Unpredictable":
+def _one(placement: str, model: ModelSetting, update: Update | None) -> "_Stacks | Unpredictable":
     try:
         return predict(placement, model, update=update)
     except Unpredictable as reason:

@@ -15,7 +15,7 @@ from .mixing import Array, Products
 from .moments import Atoms, Moments, single
 from .operations import NORMS, Norm
 from .places import Places
-from .stream import Part, Parts
+from .stream import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class InitialState:
     def width(self) -> int:
         return self.placement.stack.width
 
-    def parts(self, tokens: int | Places, text: RepeatedTokens) -> Parts:
+    def parts(self, tokens: int | Places, text: RepeatedTokens) -> list[Part]:
         """Of the embedding of a sequence of so many tokens: what is looked up, and sinusoids."""
         row, d = self.row, self.width
         differing = repeated(text.same_within, d)
@@ -82,7 +82,7 @@ class InitialState:
 
 
 @lru_cache(maxsize=32)
-def _sinusoids(width: int, tokens: int | Places) -> Parts:
+def _sinusoids(width: int, tokens: int | Places) -> list[Part]:
     """What differs from feature to feature, and the mean over features."""
     count = tokens.total if isinstance(tokens, Places) else tokens
     half = width // 2
@@ -107,7 +107,6 @@ def _products(gram: Array, places: int | Places) -> Products:
     return Products(diagonal / tokens, rest, every / tokens**2)
 
 
-StackKind = Literal["encoder", "decoder", "encoder-decoder"]
 _ALL_DIFFER = RepeatedTokens()
 
 
@@ -119,7 +118,7 @@ class ModelSetting:
     """The model a prediction is for. The loss is the mean cross-entropy per target token, in nats, at random targets,
     over all sequences. The output projection has rows of squared length 1 where it is not tied."""
 
-    stack: StackKind = "encoder"
+    stack: Literal["encoder", "decoder", "encoder-decoder"] = "encoder"
     """Stack to predict: encoder, decoder or encoder-decoder."""
     blocks: int = 6
     """Number of blocks of each stack."""

@@ -20,9 +20,6 @@ from .places import Places, alike, causal
 from .squashing import SquashingNorms
 from .sublayers import Map, _InsideF, attention, feed_forward
 
-WeightStd = Callable[[str, Site], float]
-"""Standard deviation of the entries of a weight matrix (query, key, value, output, ffn_in, ffn_out) at a site."""
-
 
 class Part(NamedTuple):
     """Of an embedding, independent of its other parts."""
@@ -33,16 +30,14 @@ class Part(NamedTuple):
     differing: Differing = RANDOM
 
 
-Parts = Sequence[Part]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSetting:
     """What a prediction needs beside the placement."""
 
     tokens: int
     """Of each sequence."""
-    weight_std: WeightStd
+    weight_std: Callable[[str, Site], float]
+    """Standard deviation of the entries of a matrix (query, key, value, output, ffn_in, ffn_out) at a site."""
     sequences: int = 1
     """Of the batch that the loss is a mean over."""
     dropout: float = 0.0
@@ -152,7 +147,7 @@ class MomentStack:
         """Of each sequence, and where they stand if that matters."""
         return self.setting.tokens if self.atoms.places is None else self.atoms.places
 
-    def forward(self, parts: Parts) -> Moments:
+    def forward(self, parts: Sequence[Part]) -> Moments:
         """The stack's output for an embedding that is a sum of these parts."""
         if self.placement.is_profiled() and not self.placement.profiling.in_order:
             first = MomentStack(self.placement, self.setting)
@@ -160,7 +155,7 @@ class MomentStack:
             self.profile = first.variances
         return self._pass(parts)
 
-    def _pass(self, parts: Parts) -> Moments:
+    def _pass(self, parts: Sequence[Part]) -> Moments:
         n, kept, places = self.setting.tokens, 1 / (1 - self.setting.dropout), self.atoms.places
         for products, centred, differing in parts:
             self.atoms.add(products.one * kept, products.two, products.apart, centred=centred, differing=differing)

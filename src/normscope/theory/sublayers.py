@@ -13,18 +13,7 @@ import numpy as np
 
 from .differing import RANDOM, Differing
 from .kernels import GATED, Activation, Kernel, excess, kernel
-from .mixing import (
-    NOTHING,
-    Entry,
-    LinearMap,
-    Mixing,
-    Products,
-    make,
-    mean_of,
-    outer_norm,
-    sharpened,
-    squared,
-)
+from .mixing import NOTHING, Entry, LinearMap, Mixing, Products, make, mean_of, outer_norm, sharpened, squared
 from .moments import Atoms, Moments, Unpredictable, single
 from .places import Factors, GradientMap, Places, gap_of
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.theory.settings import ModelSetting, StackKind
+from normscope.theory.settings import ModelSetting
 
 from ..engine.checks import check_least
 from ..theory.simulation import Simulation
@@ -39,7 +39,7 @@ class StackCase:
     """A kind of model, and the stack of it that is looked at."""
 
     title: str
-    stack: StackKind
+    stack: Literal["encoder", "decoder", "encoder-decoder"]
     setting: Literal["theory", "paper"] = "theory"
     one_token: bool = False
     """Sequences of one token each, whatever the study's number is."""

@@ -11,7 +11,7 @@ from normscope.catalogue.rows import PlacementRow, Size, rows, sized
 from normscope.catalogue.wiring_svg import diagram
 from normscope.placement import Placement, registered
 from normscope.report.words import significant
-from normscope.theory.predict import ModelSetting, Stacks, predict_or_refuse
+from normscope.theory.predict import ModelSetting, StackPrediction, predict_or_refuse
 
 from .curves import DepthCurve, curves_svg
 from .measured import PlacementResults, measured
@@ -61,7 +61,9 @@ def _command(name: str, others: Sequence[str], stack: str) -> str:
     return f"normscope predict {' '.join([name, *others])} --blocks {BLOCKS}{where}"
 
 
-def _panels(drawn: Mapping[str, Stacks], titles: Mapping[str, str]) -> list[tuple[str, str, list[DepthCurve]]]:
+def _panels(
+    drawn: Mapping[str, Mapping[str, StackPrediction]], titles: Mapping[str, str]
+) -> list[tuple[str, str, list[DepthCurve]]]:
     streams, gradients = [], []
     for number, (name, stacks) in enumerate(drawn.items()):
         for part, (stack, prediction) in enumerate(stacks.items()):
@@ -77,7 +79,7 @@ def _panels(drawn: Mapping[str, Stacks], titles: Mapping[str, str]) -> list[tupl
     return [("completed blocks", _STREAM, streams), ("block", _GRADIENT, gradients)]
 
 
-def _told(stacks: Stacks) -> Iterator[str]:
+def _told(stacks: Mapping[str, StackPrediction]) -> Iterator[str]:
     """The ends of the curves in words."""
     for stack, prediction in stacks.items():
         of = f" of the {stack}" if len(stacks) > 1 else ""
