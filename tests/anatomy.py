@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 70_451,
-    "lines of normscope": 57_000,
-    "files": 406,
+    "lines": 70_281,
+    "lines of normscope": 56_828,
+    "files": 405,
     "import lines, %": 6.17,
-    "public nouns": 565,
+    "public nouns": 561,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

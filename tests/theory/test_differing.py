@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from normscope.theory.differing import Differing, of_both, of_tokens
+from normscope.theory.places import Differing, of_both, of_tokens
 
 GAPS, MORE = st.floats(0, 1e6), st.floats(0, 100)
 DIFFERING = st.builds(Differing, MORE, MORE, MORE)

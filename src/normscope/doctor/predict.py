@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from ..placement import Placement, Site, StackShape, SublayerKind
 from ..theory.backward import StackGradients, backward
-from ..theory.differing import RANDOM
 from ..theory.mixing import Products
 from ..theory.moments import Moments
 from ..theory.operations import MomentNorms
+from ..theory.places import RANDOM
 from ..theory.stream import MomentStack, StreamSetting
 from .find.terms import Term
 from .measured import ModelMeasurements

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .differing import RANDOM, Differing
 from .mixing import Array, Entry, Products, softmax_apart, softmax_square, squared
-from .places import ByPlace, Places, whole_of
+from .places import RANDOM, ByPlace, Differing, Places, whole_of
 from .sublayers import NOTHING_INSIDE, Map, Projection, _InsideF, inner_scales
 
 

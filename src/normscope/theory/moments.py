@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .differing import RANDOM, Differing, of_both, of_parts, spread_in_common, summed
 from .lanes import Grown, Lane, added, divides, first_of
 from .mixing import Array, Entry, Products, between, make, squared, vanishes
-from .places import GradientMap, Places, gap_of
+from .places import RANDOM, Differing, GradientMap, Places, gap_of, of_both, of_parts, spread_in_common, summed
 
 
 class Unpredictable(ValueError):

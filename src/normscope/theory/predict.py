@@ -7,7 +7,6 @@ import gc
 import math
 import multiprocessing
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,11 +18,11 @@ import numpy as np
 from ..placement import Placement, named
 from .backward import StackGradients, backward, loss_gradient
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
-from .differing import RANDOM
 from .doubts import Doubt, doubts_of
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
+from .places import RANDOM
 from .settings import InitialState, ModelSetting as ModelSetting, RepeatedTokens
 from .stream import Applied, MomentStack, StreamSetting
 
@@ -243,7 +242,7 @@ def predict_or_refuse(
 
 
 def _each(placements: Sequence[str], model: ModelSetting, update: Update | None) -> "list[_Stacks | Unpredictable]":
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     processes = min(cores, len(placements))
     if processes == 1 or len(placements) * model.blocks < _WORTH_PROCESSES / (1 if update is None else _UPDATE_COSTS):
         return [_one(name, model, update) for name in placements]

@@ -9,12 +9,11 @@ import numpy as np
 
 from ..placement import Placement, Site, StackShape
 from ..placement.schemes import SCHEMES, embedding_std, weight_std
-from .differing import Differing, of_tokens, repeated
 from .kernels import ACTIVATIONS, Activation
 from .mixing import Array, Products
 from .moments import Atoms, Moments, single
 from .operations import NORMS, Norm
-from .places import Places
+from .places import Differing, Places, of_tokens, repeated
 from .stream import Part
 
 

@@ -11,12 +11,11 @@ import numpy as np
 from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
 from .attending import attention_by_place
-from .differing import RANDOM, Differing
 from .kernels import Activation
 from .mixing import Array, Products, vanishes
 from .moments import Atoms, Moments, single
 from .operations import InitialNumber, InitialNumbers, MomentNorms, Norm, first_values, followed, norms_of
-from .places import Places, alike, causal
+from .places import RANDOM, Differing, Places, alike, causal
 from .squashing import SquashingNorms
 from .sublayers import Map, _InsideF, attention, feed_forward
 

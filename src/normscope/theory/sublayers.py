@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .differing import RANDOM, Differing
 from .kernels import GATED, Activation, Kernel, excess, kernel
 from .mixing import NOTHING, Entry, LinearMap, Mixing, Products, make, mean_of, outer_norm, sharpened, squared
 from .moments import Atoms, Moments, Unpredictable, single
-from .places import Factors, GradientMap, Places, gap_of
+from .places import RANDOM, Differing, Factors, GradientMap, Places, gap_of
 
 _InsideF = Mapping[str, Callable[[Moments], Moments]]
 NOTHING_INSIDE: _InsideF = MappingProxyType({})
