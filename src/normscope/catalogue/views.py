@@ -23,30 +23,15 @@ def list_table(rows: Sequence[PlacementRow], size: Size) -> RenderableType:
     # A name is what users type: it is never cut.
     table.add_column("\n\nplacement", width=max(map(len, names)))
     table.add_column("\n\nformula and source", ratio=1)
-    for heading in (
-        "\n\nstack",
-        "\nfinal\nnorm",
-        "norms\nper\nblock",
-        "extra\nparam.\n/ block",
-        "\n\ncost",
-        "\n× Pre-\nLN",
-    ):
-        table.add_column(heading, justify="left" if "stack" in heading else "right")
+    table.add_column("\n\nstack")
+    for heading in ("\nfinal\nnorm", "norms\nper\nblock", "extra\nparam.\n/ block", "\n\ncost", "\n× Pre-\nLN"):
+        table.add_column(heading, justify="right")
     for row, named in zip(rows, names, strict=True):
         name = Text(named, style="bold")
         below = Text("\n".join([str(row.year), *(row.models if len(row.models) < 3 else ())]), style="dim")
-        source = Text.assemble("\n".join(words.brief_formula(row)), "\n", (row.citation, "dim"))
-        facts = row.stacks.values()
-        table.add_row(
-            Text.assemble(name, "\n", below),
-            source,
-            "\n".join(row.stacks) or "–",
-            "\n".join(words.final_norm(f) for f in facts),
-            "\n".join(words.span(f.norms).replace(" to ", "–") for f in facts),
-            "\n".join(words.span(f.extra_parameters).replace(" to ", "–") for f in facts),
-            "\n".join(words.number(f.last_block_cost.total) for f in facts),
-            "\n".join(f"{f.last_block_cost_ratio:.2f}" for f in facts),
-        )
+        source = Text.assemble("\n".join(words.formula(row, brief=True)), "\n", (row.citation, "dim"))
+        counts = ("\n".join(cells).replace(" to ", "–") for cells in words.counts_by_stack(row).values())
+        table.add_row(Text.assemble(name, "\n", below), source, "\n".join(row.stacks) or "–", *counts)
         table.add_row()
     more = "`normscope placements show NAME` prints the whole formula, draws the wiring and lists initial weights."
     return Group(table, Text(f"For {size}. {words.EXTRA} {words.COUNTED}", style="dim"), Text(more, style="dim"))
@@ -63,7 +48,10 @@ def details_view(found: Details, size: Size, drawn: StackName) -> RenderableType
         _part("Formula", Text("\n".join(words.formula(row)))),
         _part("In words", Text("\n\n".join(" ".join(p.split()) for p in found.description.split("\n\n")))),
         _part(f"Wiring of the {drawn}, from top to bottom", Text(wiring_text(found.wiring[drawn]), no_wrap=True)),
-        _part("Initial weights: standard deviations", Group(_scheme(found), _weights(found))),
+        _part(
+            "Initial weights: standard deviations",
+            Group(Text(f"{found.scheme}: {found.scheme_source}", style="dim"), _weights(found)),
+        ),
         _part("Parameters of the formula", Text("\n".join(words.parameter_lines(found)) or "none")),
         _part("Further", Text("\n".join(words.facts(found)))),
         _part("Counts", _counts(row)),
@@ -73,10 +61,6 @@ def details_view(found: Details, size: Size, drawn: StackName) -> RenderableType
 
 def _part(heading: str, content: RenderableType) -> RenderableType:
     return Group("", Text(heading, style="bold"), Padding(content, (0, 0, 0, 2)))
-
-
-def _scheme(found: Details) -> Text:
-    return Text(f"{found.scheme}: {found.scheme_source}", style="dim")
 
 
 def _weights(found: Details) -> Table:
@@ -93,24 +77,19 @@ def _counts(row: PlacementRow) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("stack", "final norm", "norms per block", "extra parameters", "cost of the last block"):
         table.add_column(heading)
-    for (kind, f), cost in zip(row.stacks.items(), words.costs(row).values(), strict=True):
-        table.add_row(kind, words.final_norm(f), words.span(f.norms), words.span(f.extra_parameters), cost)
+    norm, norms, extra, *_ = words.counts_by_stack(row).values()
+    for cells in zip(row.stacks, norm, norms, extra, words.costs(row).values(), strict=True):
+        table.add_row(*cells)
     return table
 
 
 def list_html(rows: Sequence[PlacementRow], size: Size) -> str:
     """All of them, a row each."""
     heads = ("placement", "formula", "year", "source", "final norm", "norms per block", "cost", "× Pre-LN")
-    table = [
-        (
-            row.name,
-            "; ".join(words.brief_formula(row)),
-            row.year,
-            row.citation,
-            *(words.counts(row)[heading] for heading in heads[4:]),
-        )
-        for row in rows
-    ]
+    table = []
+    for row in rows:
+        counts = [words.counts(row)[heading] for heading in heads[4:]]
+        table.append((row.name, "; ".join(words.formula(row, brief=True)), row.year, row.citation, *counts))
     said = notebook.paragraph(f"For {size}. {words.COUNTED}")
     return notebook.fragment([notebook.table(heads, table), said])
 

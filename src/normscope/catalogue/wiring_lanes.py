@@ -4,7 +4,7 @@ The first stream runs down lane 0. What leaves it and comes back stands to its r
 boxes of it to its left, and further streams stand to the right of all branches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from ..placement.wiring import Wire, Wiring
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class _Track:
     """A vertical line in a lane from row `top` to row `bottom`."""
 
     lane: int
@@ -28,7 +28,6 @@ class Crossbar:
     start: int
     end: int
     into_box: bool
-    subtracted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,18 @@ class _Arrangement:
     rows: tuple[tuple[int, ...], ...]
     lanes: tuple[int, ...]
     """Of every box."""
-    lines: tuple[Track, ...]
+    lines: tuple[_Track, ...]
     crossbars: tuple[Crossbar, ...]
+
+    def box_at(self, row: int, lane: int) -> int | None:
+        """The box that stands in this row of a lane."""
+        return next((box for box in self.rows[row] if self.lanes[box] == lane), None)
+
+    def widths(self, of_box: Callable[[int], float], empty: float) -> dict[int, float]:
+        """By lane from left to right that of its widest box; `empty` for a lane without one."""
+        used = sorted({*self.lanes, *(line.lane for line in self.lines)})
+        boxes = {lane: [box for box, at in enumerate(self.lanes) if at == lane] for lane in used}
+        return {lane: max(map(of_box, inside), default=empty) for lane, inside in boxes.items()}
 
     def joins(self, bar: Crossbar) -> set[int]:
         """The lanes that a crossbar passes and that enter the same box with it, in the same row."""
@@ -88,15 +97,12 @@ def _order(section: Wiring, straight: set[int]) -> list[int]:
     level: list[int] = []
     for index in range(len(section.boxes)):
         level.append(1 + max((level[wire.source] for wire in _sources(section, index)), default=-1))
-    waiting = [i for i, box in enumerate(section.boxes) if box.kind not in ("input", "output")]
-    done = {i for i, box in enumerate(section.boxes) if box.kind == "input"}
-    order = []
+    waiting = {i for i, box in enumerate(section.boxes) if box.kind not in ("input", "output")}
+    order: list[int] = []
     while waiting:
-        ready = [i for i in waiting if all(wire.source in done for wire in _sources(section, i))]
-        chosen = min(ready, key=lambda i: (i in straight, level[i], i))
-        order.append(chosen)
-        waiting.remove(chosen)
-        done.add(chosen)
+        ready = [i for i in waiting if all(wire.source not in waiting for wire in _sources(section, i))]
+        order.append(min(ready, key=lambda i: (i in straight, level[i], i)))
+        waiting.remove(order[-1])
     return order
 
 
@@ -134,7 +140,8 @@ class _Arranging:
         for box in [*inputs, *self.order]:
             if box in straight:
                 continue
-            feed = next((w.source for w in self._main_first(box) if self._may_follow(w.source, straight)), None)
+            free = (w.source for w in self._main_first(box) if w.source not in straight | self.follower.keys())
+            feed = next(free, None)
             if feed is None:
                 chains.append(_Chain([box]))
                 chain_of[box] = chains[-1]
@@ -144,16 +151,17 @@ class _Arranging:
                 self.follower[feed] = box
         heads = {w: chain_of[w.target] for chain in chains for w in self._main_first(chain.boxes[0])[:1]}
         self._make_rows(inputs, heads)
-        skips = self._skips(heads)
-        self._extend(chains, heads, skips)
+        # Wires that need a lane of their own, as their source's lane goes on with something else before they end.
+        skips = {w: _Chain([], row, self.row_of[w.target]) for w, row in self.leaves.items() if w not in heads}
+        for chain in chains:
+            begun = [self.leaves[wire] for wire, headed in heads.items() if headed is chain]
+            chain.first = min(self.row_of[chain.boxes[0]], *begun, 9**9)
+            chain.last = max(self._end(box) for box in chain.boxes)
         self._choose_lanes(streams, [c for c in chains if c not in streams], skips, chain_of)
         return self._drawn(chains, heads, skips, chain_of)
 
     def _main_first(self, box: int) -> list[Wire]:
         return sorted(_sources(self.section, box), key=lambda wire: wire.subtracted)
-
-    def _may_follow(self, source: int, straight: set[int]) -> bool:
-        return source not in straight and source not in self.follower
 
     def _make_rows(self, inputs: list[int], heads: dict[Wire, _Chain]) -> None:
         """Inputs in one row, outputs in one, every other box in a row of its own, and one where a line turns off."""
@@ -176,20 +184,6 @@ class _Arranging:
                 self.rows.append(())
             self.rows.append(boxes)
         self.row_of = {box: number for number, boxes in enumerate(self.rows) for box in boxes}
-
-    def _skips(self, heads: dict[Wire, _Chain]) -> dict[Wire, _Chain]:
-        """Wires that need a lane of their own, as their source's lane goes on with something else before they end."""
-        return {
-            wire: _Chain([], self.leaves[wire], self.row_of[wire.target]) for wire in self.leaves if wire not in heads
-        }
-
-    def _extend(self, chains: list[_Chain], heads: dict[Wire, _Chain], skips: dict[Wire, _Chain]) -> None:
-        """From and to which row each chain's lane is in use."""
-        for chain in chains:
-            chain.first = min(
-                self.row_of[chain.boxes[0]], *(self.leaves[w] for w, c in heads.items() if c is chain), 9**9
-            )
-            chain.last = max(self._end(box) for box in chain.boxes)
 
     def _end(self, box: int) -> int:
         """The last row in which something leaves the line below a box."""
@@ -215,25 +209,18 @@ class _Arranging:
     def _drawn(
         self, chains: list[_Chain], heads: dict[Wire, _Chain], skips: dict[Wire, _Chain], chain_of: dict[int, _Chain]
     ) -> _Arrangement:
-        lines, crossbars = [], []
-        for chain in chains:
-            for box in chain.boxes:
-                lines.append(Track(chain.lane, self.row_of[box], self._end(box)))
+        lines = [_Track(chain.lane, self.row_of[box], self._end(box)) for chain in chains for box in chain.boxes]
+        crossbars = []
         for wire in self.section.wires:
-            source, target = chain_of[wire.source].lane, chain_of[wire.target].lane
             if self.follower.get(wire.source) == wire.target:
                 continue
-            if wire in heads:
-                crossbars.append(Crossbar(self.leaves[wire], source, target, into_box=False))
-                lines.append(Track(target, self.leaves[wire], self.row_of[wire.target]))
-            elif wire in skips:
-                lane, row = skips[wire].lane, self.row_of[wire.target]
-                crossbars.append(Crossbar(self.leaves[wire], source, lane, into_box=False))
-                lines.append(Track(lane, self.leaves[wire], row))
-                crossbars.append(Crossbar(row, lane, target, into_box=True, subtracted=wire.subtracted))
-            else:
-                row = self.row_of[wire.target]
-                crossbars.append(Crossbar(row, source, target, into_box=True, subtracted=wire.subtracted))
+            lane, target, row = chain_of[wire.source].lane, chain_of[wire.target].lane, self.row_of[wire.target]
+            if (turned := heads.get(wire) or skips.get(wire)) is not None:
+                crossbars.append(Crossbar(self.leaves[wire], lane, turned.lane, into_box=False))
+                lines.append(_Track(turned.lane, self.leaves[wire], row))
+                lane = turned.lane
+            if wire not in heads:
+                crossbars.append(Crossbar(row, lane, target, into_box=True))
         return _Arrangement(
             rows=tuple(self.rows),
             lanes=tuple(chain_of[i].lane for i in range(len(self.section.boxes))),

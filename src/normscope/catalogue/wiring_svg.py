@@ -8,7 +8,7 @@ from ..placement.wiring import Wiring
 from . import words
 from .details import Details
 from .rows import StackName
-from .wiring_lanes import Crossbar, Track, layout
+from .wiring_lanes import Crossbar, layout
 
 _LETTER = 7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
 _LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34
@@ -47,7 +47,13 @@ class _Picture:
 
     def __init__(self, section: Wiring) -> None:
         self.boxes, self.layout = section.boxes, layout(section)
-        self.x, self.width = self._lanes()
+        self.x: dict[int, float] = {}
+        """Of the middle of every lane."""
+        x = 0.0
+        for lane, wide in self.layout.widths(lambda box: self._size(box)[0], 8).items():
+            self.x[lane] = x + wide / 2
+            x += wide + _BESIDE
+        self.width = x - _BESIDE
         self.y: list[float] = []
         """Of the middle of each row."""
         y = float(_TITLE)
@@ -59,18 +65,9 @@ class _Picture:
 
     def marks(self) -> str:
         """Lines, then what lies over them."""
-        lines = [self._vertical(line) for line in self.layout.lines]
+        lines = [self._vertical(line.lane, line.top, line.bottom) for line in self.layout.lines]
         bars = [self._horizontal(bar) for bar in self.layout.crossbars]
         return "\n".join([*lines, *bars, *(self._box(box) for row in self.layout.rows for box in row)])
-
-    def _lanes(self) -> tuple[dict[int, float], float]:
-        """The middle of every lane, and the width of all of them."""
-        x, found = 0.0, {}
-        for lane in sorted({*self.layout.lanes, *(line.lane for line in self.layout.lines)}):
-            wide = max((self._size(i)[0] for i, at in enumerate(self.layout.lanes) if at == lane), default=8)
-            found[lane] = x + wide / 2
-            x += wide + _BESIDE
-        return found, x - _BESIDE
 
     def _words(self, box: int) -> list[str]:
         return [self.boxes[box].label, *self.boxes[box].details]
@@ -86,21 +83,16 @@ class _Picture:
             case _:
                 return letters + 18, _LINE * len(words) + 9
 
-    def _at(self, row: int, lane: int) -> int | None:
-        """The box that stands in this row of a lane."""
-        return next((box for box in self.layout.rows[row] if self.layout.lanes[box] == lane), None)
-
-    def _vertical(self, line: Track) -> str:
-        x, below = self.x[line.lane], self._at(line.bottom, line.lane)
-        end = self.y[line.bottom] - (self._size(below)[1] / 2 if below is not None else 0)
-        start, above = self.y[line.top], self._at(line.top, line.lane)
-        start += self._size(above)[1] / 2 if above is not None else 0
-        return f'<path class="line" d="M{x:g} {start:g}V{end:g}"/>'
+    def _vertical(self, lane: int, top: int, bottom: int) -> str:
+        halves = []
+        for box in (self.layout.box_at(row, lane) for row in (top, bottom)):
+            halves.append(0 if box is None else self._size(box)[1] / 2)
+        return f'<path class="line" d="M{self.x[lane]:g} {self.y[top] + halves[0]:g}V{self.y[bottom] - halves[1]:g}"/>'
 
     def _horizontal(self, bar: Crossbar) -> str:
         y, start, end = self.y[bar.row], self.x[bar.start], self.x[bar.end]
         ahead = 1 if end > start else -1
-        box, tip = self._at(bar.row, bar.end), ""
+        box, tip = self.layout.box_at(bar.row, bar.end), ""
         if bar.into_box and box is not None:
             end -= ahead * self._size(box)[0] / 2
             back = end - ahead * 7
@@ -125,9 +117,9 @@ class _Picture:
         if kind in ("input", "output"):
             return _text(x, y + 4, self.boxes[box].label)
         if kind == "sum":
-            cross = f"M{x - 5:g} {y:g}H{x + 5:g}" + (
-                f"M{x:g} {y - 5:g}V{y + 5:g}" if self.boxes[box].label == "+" else ""
-            )
+            cross = f"M{x - 5:g} {y:g}H{x + 5:g}"
+            if self.boxes[box].label == "+":
+                cross += f"M{x:g} {y - 5:g}V{y + 5:g}"
             return f'<circle class="box" cx="{x:g}" cy="{y:g}" r="10"/><path class="line" d="{cross}"/>'
         left, top = x - wide / 2, y - high / 2
         rect = f'<rect class="box {kind}" x="{left:g}" y="{top:g}" width="{wide:g}" height="{high:g}" rx="4"/>'

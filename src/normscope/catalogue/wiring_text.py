@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..placement.wiring import Box, Wiring
-from .wiring_lanes import Crossbar, Track, layout
+from .wiring_lanes import Crossbar, layout
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _GLYPHS = {
@@ -50,7 +50,12 @@ class _Drawing:
         self.boxes, self.layout = section.boxes, layout(section)
         self.lines: dict[tuple[int, int], int] = {}
         self.letters: dict[tuple[int, int], str] = {}
-        self.column = self._columns()
+        self.column: dict[int, int] = {}
+        """Lane -> the column of its line."""
+        x = 0
+        for lane, width in self.layout.widths(self._width, 1).items():
+            self.column[lane] = x + int(width) // 2
+            x += int(width) + _GAP
         self.top: dict[int, int] = {}
         """Row of the layout -> its first row of characters."""
         y = 0
@@ -64,7 +69,7 @@ class _Drawing:
     def text(self) -> str:
         """Lines first, then boxes and letters over them."""
         for line in self.layout.lines:
-            self._vertical(line)
+            self._vertical(line.lane, line.top, line.bottom)
         for bar in self.layout.crossbars:
             self._horizontal(bar)
         for number, row in enumerate(self.layout.rows):
@@ -92,46 +97,37 @@ class _Drawing:
     def _height(self, box: int) -> int:
         return len(self._words(box)) + 2 if self._framed(box) else 1
 
-    def _columns(self) -> dict[int, int]:
-        """Lane -> the column of its line."""
-        used = sorted({*self.layout.lanes, *(line.lane for line in self.layout.lines)})
-        columns, x = {}, 0
-        for lane in used:
-            width = max((self._width(i) for i, at in enumerate(self.layout.lanes) if at == lane), default=1)
-            columns[lane] = x + width // 2
-            x += width + _GAP
-        return columns
-
-    def _own(self, row: int, lane: int) -> int | None:
-        """The box that stands in this row of a lane."""
-        return next((box for box in self.layout.rows[row] if self.layout.lanes[box] == lane), None)
-
     def _side(self, row: int) -> int:
         """The row of characters at which lines enter a box from the side."""
         boxes = self.layout.rows[row]
         return self.top[row] + (1 if boxes and self._framed(boxes[0]) else 0)
 
-    def _vertical(self, line: Track) -> None:
-        above, below = self._own(line.top, line.lane), self._own(line.bottom, line.lane)
-        start = self.top[line.top] + (self._height(above) - 1 if above is not None else 0)
-        end = self.top[line.bottom] if below is not None else self._side(line.bottom)
-        for y in range(start, end):
-            self._join((y, self.column[line.lane]), _DOWN)
-            self._join((y + 1, self.column[line.lane]), _UP)
+    def _vertical(self, lane: int, top: int, bottom: int) -> None:
+        above, below = self.layout.box_at(top, lane), self.layout.box_at(bottom, lane)
+        start = self.top[top] + (self._height(above) - 1 if above is not None else 0)
+        self._down(self.column[lane], start, self.top[bottom] if below is not None else self._side(bottom))
 
     def _horizontal(self, bar: Crossbar) -> None:
         y, x, end = self._side(bar.row), self.column[bar.start], self.column[bar.end]
-        step, leaving, arriving = (1, _RIGHT, _LEFT) if end > x else (-1, _LEFT, _RIGHT)
-        box = self._own(bar.row, bar.end)
+        step = 1 if end > x else -1
+        box = self.layout.box_at(bar.row, bar.end)
         if bar.into_box and box is not None:
             left, right = self._edges(box)
             end = left - 1 if step > 0 else right + 1
             self.letters[y, end] = "►" if step > 0 else "◄"
         for lane in self.layout.joins(bar):
             self.letters[y, self.column[lane]] = "●"
-        for column in range(x, end, step):
-            self._join((y, column), leaving)
-            self._join((y, column + step), arriving)
+        self._across(y, min(x, end), max(x, end))
+
+    def _down(self, x: int, start: int, end: int) -> None:
+        for y in range(start, end):
+            self._join((y, x), _DOWN)
+            self._join((y + 1, x), _UP)
+
+    def _across(self, y: int, start: int, end: int) -> None:
+        for x in range(start, end):
+            self._join((y, x), _RIGHT)
+            self._join((y, x + 1), _LEFT)
 
     def _join(self, cell: tuple[int, int], direction: int) -> None:
         self.lines[cell] = self.lines.get(cell, 0) | direction
@@ -151,14 +147,8 @@ class _Drawing:
             for offset, letter in enumerate(text):
                 self.letters[top + number + framed, left + offset + framed] = letter
         if framed:
-            self._frame(left, right, top, top + self._height(box) - 1)
-
-    def _frame(self, left: int, right: int, top: int, bottom: int) -> None:
-        for y in (top, bottom):
-            for x in range(left, right):
-                self._join((y, x), _RIGHT)
-                self._join((y, x + 1), _LEFT)
-        for x in (left, right):
-            for y in range(top, bottom):
-                self._join((y, x), _DOWN)
-                self._join((y + 1, x), _UP)
+            bottom = top + self._height(box) - 1
+            for y in (top, bottom):
+                self._across(y, left, right)
+            for x in (left, right):
+                self._down(x, top, bottom)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..placement.base import Initial
 from ..report.words import significant
-from .rows import PlacementRow, Size, StackFacts, StackName, in_order, row as row_of
+from .rows import PlacementRow, Size, StackName, in_order, row as row_of
 
 if TYPE_CHECKING:  # it imports torch, which the list does without
-    from .details import Details, WeightDraw, WeightRow
+    from .details import Details, WeightDraw
 
 COUNTED = (
     "Cost: passes over one vector of the model's width, for one token in the last block, beside F: additions, "
@@ -25,7 +25,7 @@ def short_lines(size: Size, width: int) -> Iterator[str]:
     named = max(len(placement.name) for placement in found)
     for placement in found:
         head = f"{placement.name:{named}}  {placement.year}  "
-        said = vars(placement).get("gist") or "; ".join(brief_formula(row_of(placement, size)))
+        said = vars(placement).get("gist") or "; ".join(formula(row_of(placement, size), brief=True))
         yield from wrap(said, width, initial_indent=head, subsequent_indent=" " * len(head))
     yield ""
     more = "`normscope placements show NAME` prints formula, wiring and initial weights; `--long` adds source and cost."
@@ -43,39 +43,28 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def final_norm(facts: StackFacts) -> str:
-    return "yes" if facts.final_norm else "none"
+def counts_by_stack(row: PlacementRow) -> dict[str, list[str]]:
+    """What is counted of a placement, by the heading of its column, for each stack."""
+    stacks = row.stacks.values()
+    return {
+        "final norm": ["yes" if f.final_norm else "none" for f in stacks],
+        "norms per block": [span(f.norms) for f in stacks],
+        "extra parameters per block": [span(f.extra_parameters) for f in stacks],
+        "cost": [number(f.last_block_cost.total) for f in stacks],
+        "× Pre-LN": [f"{f.last_block_cost_ratio:.2f}" for f in stacks],
+    }
 
 
 def counts(row: PlacementRow) -> dict[str, str]:
-    """What is counted of a placement, by the heading of its column; once where all stacks have the same."""
-    stacks = row.stacks.values()
-    cells = {
-        "final norm": map(final_norm, stacks),
-        "norms per block": (span(f.norms) for f in stacks),
-        "extra parameters per block": (span(f.extra_parameters) for f in stacks),
-        "cost": (number(f.last_block_cost.total) for f in stacks),
-        "× Pre-LN": (f"{f.last_block_cost_ratio:.2f}" for f in stacks),
-    }
-    return {heading: " / ".join(dict.fromkeys(each)) or "–" for heading, each in cells.items()}
+    """The same, once where all stacks have the same."""
+    return {name: " / ".join(dict.fromkeys(each)) or "–" for name, each in counts_by_stack(row).items()}
 
 
-def formula(row: PlacementRow) -> list[str]:
-    """Of the first stack, and what the other one has otherwise."""
+def formula(row: PlacementRow, *, brief: bool = False) -> list[str]:
+    """Of the first stack, and what the other one has otherwise; brief: in a few lines, for a list of many."""
     if not row.stacks:
         return row.general_formula
-    return _of_stacks({kind: facts.formula for kind, facts in row.stacks.items()})
-
-
-def brief_formula(row: PlacementRow) -> list[str]:
-    """The same in a few lines, for a list of many."""
-    if not row.stacks:
-        return row.general_formula
-    return _of_stacks({kind: facts.brief_formula for kind, facts in row.stacks.items()})
-
-
-def _of_stacks(formulas: Mapping[str, list[str]]) -> list[str]:
-    (_, first), *others = formulas.items()
+    (_, first), *others = ((kind, f.brief_formula if brief else f.formula) for kind, f in row.stacks.items())
     return first + [f"{kind}: {line}" for kind, found in others for line in found if line not in first]
 
 
@@ -96,15 +85,11 @@ def weight_rows(found: "Details") -> list[tuple[str, list[str]]]:
     for row in found.weights:
         like = attention.get(row.weight)
         crossing = row.sublayer == "cross_attention"
-        if crossing and like and all(_same(row, like, kind) for kind in row.first):
+        if crossing and like and all((row.first[k], row.last[k]) == (like.first[k], like.last[k]) for k in row.first):
             continue
         cells = [std(drawn[kind]) if kind in drawn else "" for kind in kinds for drawn in (row.first, row.last)]
         table.append((f"cross {row.weight}" if crossing else row.weight, cells))
     return [*table, ("embedding", [std(found.embedding[kind]) for kind in kinds for _ in (1, 2)])]
-
-
-def _same(row: "WeightRow", like: "WeightRow", kind: StackName) -> bool:
-    return row.first[kind] == like.first[kind] and row.last[kind] == like.last[kind]
 
 
 def weight_columns(found: "Details") -> list[str]:

@@ -209,7 +209,7 @@ def _overview(table: Sequence[PlacementRow], size: Size) -> Iterator[str]:
         name = f"[{row.name}](placements/{row.name}.md)"
         cells = [
             f"*{name}*" if row.variant_of else name,
-            "<br>".join(f"`{line}`" for line in words.brief_formula(row)),
+            "<br>".join(f"`{line}`" for line in words.formula(row, brief=True)),
             str(row.year),
             words.defined(row, size),
             *words.counts(row).values(),
