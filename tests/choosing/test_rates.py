@@ -23,6 +23,7 @@ from normscope.choosing.rates import (
     normed_share,
     recipes,
     typical_rate,
+    usual_warmup,
 )
 from normscope.evidence.estimates import jackknife
 from normscope.measure import Estimate
@@ -167,7 +168,7 @@ def test_warm_up_is_a_share_whatever_the_width_and_longer_under_normed_sums() ->
     assert large is not None
     assert normed is not None
     assert list(small.warmups) == list(large.warmups) == sorted(small.warmups)
-    assert small.warmup.startswith("1 % of the updates, the median of ")
+    assert ", ".join(usual_warmup(small.warmups)).startswith("1 % of the updates, the median of ")
     assert max(large.warmups) < 0.1
     assert len(large.warmups) + len(normed.warmups) == sum(
         one.warmup_updates is not None and one.updates is not None for one in recipes()

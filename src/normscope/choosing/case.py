@@ -1,5 +1,6 @@
 """The model one wants to train: how far from it something was measured, and what theory says of its depth."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -59,10 +60,7 @@ class Distance:
     @property
     def total(self) -> float:
         """The product of all factors, each taken so that it is 1 or more: 1 is the case itself."""
-        product = 1.0
-        for factor in self.factors.values():
-            product *= max(factor, 1 / factor)
-        return product
+        return math.prod(max(factor, 1 / factor) for factor in self.factors.values())
 
     @property
     def is_near(self) -> bool:

@@ -3,34 +3,19 @@
 Each of the three says how sure it is and what would make it surer. The rate is the one that the doctor names too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from ..placement import named, registered
 from ..report.words import counted, interval, learning_rate, surer_rate
 from ..settings.tables import check_choice, spelled
+from . import evidence as known
 from .case import Distance, ModelToTrain, Theory, counts_for, distance, theory
-from .evidence import (
-    BASELINE,
-    NEEDS_NATS,
-    QUESTIONS,
-    AdviceClaim,
-    BestRate,
-    Depth,
-    Evidence,
-    EvidenceRow,
-    EvidenceSetting,
-    Published,
-    Question,
-    QuestionName,
-    Support,
-    published,
-    stored,
-)
-from .rates import RateFacts, TypicalRate, nearest, recipes, typical_rate
+from .evidence import BASELINE, EvidenceRow
+from .rates import RateFacts, TypicalRate, nearest, recipes, typical_rate, usual_warmup
 
-GROUPS = get_args(Support)
+GROUPS = get_args(known.Support)
 SizeClass = Literal["near", "small-scale", "other size"]
 ALWAYS = (BASELINE, "post-ln")
 """Placements that everybody asks about: rates and theory are told of them beside those that the evidence supports."""
@@ -40,7 +25,7 @@ ALWAYS = (BASELINE, "post-ln")
 class CountingResult:
     """A result that counts for the case, and how far away it is."""
 
-    setting: EvidenceSetting
+    setting: known.EvidenceSetting
     distance: Distance
     optimizers: Sequence[str]
 
@@ -57,7 +42,7 @@ class PlacementEvidence:
     """One placement and one question."""
 
     placement: str
-    group: Support
+    group: known.Support
     findings: Sequence[EvidenceRow]
     """Those that count, the nearest first."""
     disagree: bool
@@ -70,10 +55,10 @@ class PlacementEvidence:
 class QuestionAnswers:
     """A question, with a claim for every placement that the model can have."""
 
-    question: Question
+    question: known.Question
     claims: Sequence[PlacementEvidence]
 
-    def of(self, group: Support) -> list[PlacementEvidence]:
+    def of(self, group: known.Support) -> list[PlacementEvidence]:
         """The claims of a group, the strongest first."""
         found = [claim for claim in self.claims if claim.group == group]
         return sorted(found, key=lambda claim: claim.findings[0].mean if claim.findings else 0.0)
@@ -84,42 +69,45 @@ class EvidenceForModel:
     """What is known for a case."""
 
     case: ModelToTrain
-    settings: Mapping[str, EvidenceSetting]
+    settings: Mapping[str, known.EvidenceSetting]
     """Everything that was measured, whatever the model, by name."""
     measured: Sequence[CountingResult]
     """Results of the same kind of model and optimiser, the nearest first."""
     answers: Sequence[QuestionAnswers]
-    rates: Sequence[BestRate]
-    depths: Sequence[Depth]
+    rates: Sequence[known.BestRate]
+    depths: Sequence[known.Depth]
     depth_blocks: int
-    advice: Sequence[AdviceClaim]
+    advice: Sequence[known.AdviceClaim]
     theory: Theory
-    published: Sequence[Published]
+    published: Sequence[known.Published]
 
     def scale(self, setting: str) -> SizeClass:
         """Of a result by the name of its setting."""
         return next(one.scale for one in self.measured if one.setting.name == setting)
 
 
-def choose(case: ModelToTrain, placements: Sequence[str] = (), evidence: Evidence | None = None) -> EvidenceForModel:
+def choose(
+    case: ModelToTrain, placements: Sequence[str] = (), evidence: known.Evidence | None = None
+) -> EvidenceForModel:
     """The evidence for a case, about these placements or all that the model can have.
 
     evidence: what the package holds, where none is given. Raises ValueError for an unknown placement or optimiser, and
     for a placement that is not defined for the kind of model.
     """
-    evidence = evidence or stored()
+    evidence = evidence or known.stored()
     case = replace(case, optimizer=spelled(case.optimizer, evidence.optimizers))
     check_choice("optimizer", case.optimizer, evidence.optimizers)
     asked = _placements(case, placements)
     measured = _measured(case, evidence)
-    answers = [_answered(name, case, asked, measured, evidence) for name in QUESTIONS]
-    shown = list(dict.fromkeys(asked if placements else [*ALWAYS, *_supported(answers)]))
     place = {one.setting.name: at for at, one in enumerate(measured)}
-    rates = [
-        rate
-        for rate in evidence.rates
-        if rate.setting in place and rate.placement in shown and counts_for(case.optimizer, rate.optimizer)
-    ]
+
+    def counts(one: EvidenceRow | known.BestRate) -> bool:
+        return one.setting in place and counts_for(case.optimizer, one.optimizer)
+
+    lower, *_ = answers = [_answered(name, asked, place, evidence.findings, counts) for name in known.QUESTIONS]
+    ahead = [claim.placement for claim in lower.of("supported")]
+    shown = list(dict.fromkeys(asked if placements else [*ALWAYS, *ahead]))
+    rates = [rate for rate in evidence.rates if rate.placement in shown and counts(rate)]
     return EvidenceForModel(
         case=case,
         settings=evidence.settings,
@@ -146,10 +134,10 @@ def _placements(case: ModelToTrain, asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(placement.name for placement in found))
 
 
-def _measured(case: ModelToTrain, evidence: Evidence) -> list[CountingResult]:
+def _measured(case: ModelToTrain, evidence: known.Evidence) -> list[CountingResult]:
     found = []
     for name, setting in evidence.settings.items():
-        seen: list[EvidenceRow | BestRate] = [*evidence.findings, *evidence.rates]
+        seen: list[EvidenceRow | known.BestRate] = [*evidence.findings, *evidence.rates]
         under = sorted({one.optimizer for one in seen if one.setting == name})
         counting = [optimizer for optimizer in under if counts_for(case.optimizer, optimizer)]
         if setting.model == case.model and counting:
@@ -158,21 +146,22 @@ def _measured(case: ModelToTrain, evidence: Evidence) -> list[CountingResult]:
 
 
 def _answered(
-    name: QuestionName,
-    case: ModelToTrain,
+    name: known.QuestionName,
     placements: Sequence[str],
-    measured: Sequence[CountingResult],
-    evidence: Evidence,
+    place: Mapping[str, int],
+    findings: Sequence[EvidenceRow],
+    counts: Callable[[EvidenceRow], bool],
 ) -> QuestionAnswers:
-    place = {one.setting.name: at for at, one in enumerate(measured)}
     claims = []
-    for placement in placements:
-        own = [one for one in evidence.findings if one.question == name and one.placement == placement]
-        counting = [one for one in own if one.setting in place and counts_for(case.optimizer, one.optimizer)]
-        counting.sort(key=lambda one: place[one.setting])
+    # Nothing is lower than itself.
+    for placement in (one for one in placements if name != "lower-loss" or one != BASELINE):
+        own = [one for one in findings if one.question == name and one.placement == placement]
+        counting = sorted(filter(counts, own), key=lambda one: place[one.setting])
         decided = {one.answer for one in counting} - {"undecided"}
         disagree = bool(decided) and len(decided | {_leaning(one) for one in counting} - {None}) > 1
-        group: Support = "not known" if not counting else "undecided" if disagree or not decided else decided.pop()
+        group: known.Support = (
+            "not known" if not counting else "undecided" if disagree or not decided else decided.pop()
+        )
         claims.append(
             PlacementEvidence(
                 placement=placement,
@@ -182,34 +171,26 @@ def _answered(
                 elsewhere=[one for one in own if one not in counting],
             )
         )
-    # Nothing is lower than itself.
-    if name == "lower-loss":
-        claims = [claim for claim in claims if claim.placement != BASELINE]
-    return QuestionAnswers(question=QUESTIONS[name], claims=claims)
+    return QuestionAnswers(question=known.QUESTIONS[name], claims=claims)
 
 
-def _leaning(finding: EvidenceRow) -> Support | None:
+def _leaning(finding: EvidenceRow) -> known.Support | None:
     """The side on which the mean lies, whatever its interval; None for what decides nothing whatever its mean, one seed
     and runs that have not learned, and for a gain from warm-up that is there and small."""
     if finding.half_width is None or not finding.learned:
         return None
     if finding.question == "lower-loss":
         return "supported" if finding.mean < 0 else "contradicted"
-    return "supported" if finding.mean <= 0 else "contradicted" if finding.mean > NEEDS_NATS else None
+    return "supported" if finding.mean <= 0 else "contradicted" if finding.mean > known.NEEDS_NATS else None
 
 
-def _supported(answers: Sequence[QuestionAnswers]) -> list[str]:
-    """Placements that end lower, by the evidence that counts."""
-    return [claim.placement for answer in answers[:1] for claim in answer.of("supported")]
-
-
-def _published(case: ModelToTrain, placements: Sequence[str]) -> list[Published]:
+def _published(case: ModelToTrain, placements: Sequence[str]) -> list[known.Published]:
     """Of the same kind of model, the nearest depth first; of some placements alone where these were asked for."""
-    found = [one for one in published() if one.model == case.model]
+    found = [one for one in known.published() if one.model == case.model]
     if placements:
         found = [one for one in found if set(one.placements) & set(placements)]
 
-    def away(one: Published) -> float:
+    def away(one: known.Published) -> float:
         return min((max(case.blocks / blocks, blocks / case.blocks) for blocks in one.blocks), default=float("inf"))
 
     return sorted(found, key=away)
@@ -297,7 +278,7 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
 
 def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | None) -> _Recommendation:
     (asked,) = (one for one in choice.answers if one.question.name == "no-warmup")
-    says = (typical.warmup if typical is not None else "") or "not known"
+    says = ", ".join(usual_warmup(typical.warmups)) if typical is not None and typical.warmups else "not known"
     sure = f"Nothing of ours near this size decides whether {placement} needs one, or how short a one suffices."
     own = [one for one in asked.claims if one.placement == placement and one.group in ("supported", "contradicted")]
     if near := [finding for claim in own for finding in _near(choice, claim)]:

@@ -1,7 +1,7 @@
 """What is said of a model, in sections of sentences and tables: for the terminal, the manual and notebooks alike."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from textwrap import wrap
 
 from rich import table as rich
@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..report.words import counted, interval, joined, learning_rate, number, significant
-from .case import NEAR, Distance
-from .choice import GROUPS, CountingResult, EvidenceForModel, PlacementEvidence, QuestionAnswers, recommended
+from .case import NEAR
+from .choice import GROUPS, EvidenceForModel, PlacementEvidence, QuestionAnswers, recommended
 from .evidence import AdviceClaim, Published
 
 _FIRST = 3
@@ -20,19 +20,16 @@ _FIRST = 3
 _NAMED = 20
 """So many placements of which nothing is known are named, and counted beyond."""
 _SCALES = {"small-scale": ", evidence is only small-scale", "other size": ", evidence is of another size", "near": ""}
-_BY_OTHERS = {
-    "read": "read at the place cited",
-    "second-hand": "read in another text",
-}
+_BY_OTHERS = {"read": "read at the place cited", "second-hand": "read in another text"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
     """Cells are text already."""
 
-    title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +39,7 @@ class PageSection:
     heading: str
     before: Sequence[str] = ()
     tables: Sequence[TextTable] = ()
-    after: Sequence[str] = field(default_factory=list)
+    after: Sequence[str] = ()
 
 
 def parts(choice: EvidenceForModel) -> list[PageSection]:
@@ -56,15 +53,11 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
         PageSection(heading="What we would do", before=[str(one) for one in recommended(choice)]),
         _conclusion(choice),
         _evidence(choice),
-        *(_answer(choice, answered) for answered in _asked(choice)),
+        # Pre-LN is not compared with itself.
+        *(_answer(choice, answered) for answered in choice.answers if answered.claims),
         _rates(choice),
         _theory(choice),
     ]
-
-
-def _asked(choice: EvidenceForModel) -> list[QuestionAnswers]:
-    """Questions that can be asked of a placement that was named: Pre-LN is not compared with itself."""
-    return [answered for answered in choice.answers if answered.claims]
 
 
 def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
@@ -99,7 +92,7 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
         said.append(f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else is farther.")
     else:
         said.append("Evidence of ours is of other sizes than this model's.")
-    for answered in _asked(choice):
+    for answered in (one for one in choice.answers if one.claims):
         groups = [f"{group}: {_first(answered.of(group))}" for group in GROUPS[:3] if answered.of(group)]
         said.append(f"{answered.question.heading} {'; '.join(groups or ['not known of any']).capitalize()}.")
     said.append(
@@ -116,33 +109,20 @@ def _first(claims: Sequence[PlacementEvidence]) -> str:
 
 
 def _evidence(choice: EvidenceForModel) -> PageSection:
-    rows = [_measured(one) for one in choice.measured]
+    words = {"depth": "as deep", "width": "as wide", "tokens": "the tokens"}
+    rows = []
+    for one in choice.measured:
+        setting, optimizers = one.setting, ", ".join(one.optimizers)
+        away = ", ".join(f"{significant(times, 3)} × {words[what]}" for what, times in one.distance.factors.items())
+        length = (f"{setting.tokens:,}", f"{setting.updates:,}")
+        rows.append([setting.name, optimizers, _span(setting.blocks), _span(setting.width), *length, away, one.scale])
     columns = ("results/", "optimiser", "blocks", "width", "tokens", "updates", "this model is", "scale")
     rule = (
         f"What was measured within a factor of {NEAR:g} of this model in depth, width and tokens is called near; what "
         "this model exceeds by more in one of them is small-scale. Of an encoder-decoder, blocks are those of a stack."
     )
-    table = TextTable(title="", columns=columns, rows=rows)
-    return PageSection(heading="Evidence that counts here", before=[rule], tables=[table] if rows else [])
-
-
-def _measured(one: CountingResult) -> list[str]:
-    setting = one.setting
-    return [
-        setting.name,
-        ", ".join(one.optimizers),
-        _span(setting.blocks),
-        _span(setting.width),
-        f"{setting.tokens:,}",
-        f"{setting.updates:,}",
-        _away(one.distance),
-        one.scale,
-    ]
-
-
-def _away(distance: Distance) -> str:
-    words = {"depth": "as deep", "width": "as wide", "tokens": "the tokens"}
-    return ", ".join(f"{significant(factor, 3)} × {words[what]}" for what, factor in distance.factors.items())
+    tables = [TextTable(columns=columns, rows=rows)] if rows else []
+    return PageSection(heading="Evidence that counts here", before=[rule], tables=tables)
 
 
 def _answer(choice: EvidenceForModel, answered: QuestionAnswers) -> PageSection:
@@ -181,24 +161,19 @@ def _not_known(choice: EvidenceForModel, answered: QuestionAnswers) -> Iterator[
     if not claims:
         return
     elsewhere = [claim for claim in claims if claim.elsewhere]
-    never = [claim for claim in claims if not claim.elsewhere]
+    never = [claim.placement for claim in claims if not claim.elsewhere]
     yield f"Not known: {counted(len(claims), 'placement')}."
     if elsewhere:
+        under: dict[str, set[str]] = {}
+        for finding in (finding for claim in elsewhere for finding in claim.elsewhere):
+            under.setdefault(choice.settings[finding.setting].model, set()).add(finding.optimizer)
+        where = joined([f"{model} models ({', '.join(sorted(found))})" for model, found in sorted(under.items())])
         names = ", ".join(claim.placement for claim in elsewhere)
-        yield f"Measured in {_elsewhere(choice, elsewhere)} alone, which decides nothing here: {names}."
+        yield f"Measured in {where} alone, which decides nothing here: {names}."
     if elsewhere and len(never) > _NAMED:
         yield f"The other {len(never)} were never measured for this."
     elif never:
-        names = ", ".join(claim.placement for claim in never) if len(never) <= _NAMED else "all of them"
-        yield f"Never measured for this: {names}."
-
-
-def _elsewhere(choice: EvidenceForModel, claims: Sequence[PlacementEvidence]) -> str:
-    """ "decoder-only models (adam, muon) and encoder-decoder models (adam)"."""
-    under: dict[str, set[str]] = {}
-    for finding in (finding for claim in claims for finding in claim.elsewhere):
-        under.setdefault(choice.settings[finding.setting].model, set()).add(finding.optimizer)
-    return joined([f"{model} models ({', '.join(sorted(found))})" for model, found in sorted(under.items())])
+        yield f"Never measured for this: {', '.join(never) if len(never) <= _NAMED else 'all of them'}."
 
 
 def _rates(choice: EvidenceForModel) -> PageSection:
@@ -216,14 +191,14 @@ def _rates(choice: EvidenceForModel) -> PageSection:
         for rate in choice.rates
     ]
     columns = ("placement", "warm-up", "best rate", "tried", "mean loss", "seeds", "results/", "scale")
-    after = ["An asterisk marks the first or last rate of the ladder: a better one may lie beyond."] if rows else []
-    if not rows:
-        after.append("Not known: no ladder of rates was trained in such a model under this optimiser.")
-    return PageSection(
-        heading="Which rate was best, with which warm-up?",
-        tables=[TextTable(title="", columns=columns, rows=rows)] if rows else [],
-        after=after,
+    heading, tables = (
+        "Which rate was best, with which warm-up?",
+        [TextTable(columns=columns, rows=rows)] if rows else [],
     )
+    after = "Not known: no ladder of rates was trained in such a model under this optimiser."
+    if rows:
+        after = "An asterisk marks the first or last rate of the ladder: a better one may lie beyond."
+    return PageSection(heading=heading, tables=tables, after=[after])
 
 
 def _theory(choice: EvidenceForModel) -> PageSection:
@@ -234,24 +209,10 @@ def _theory(choice: EvidenceForModel) -> PageSection:
         measured = "–" if seen is None else seen.behaviour
         if seen is not None and seen.exponent:
             measured += f", exponent {number(seen.exponent)}"
-        rows.append(
-            [
-                one.placement,
-                significant(one.start_square, 3),
-                significant(one.end_square, 3),
-                significant(one.first_gradient, 3),
-                significant(one.last_gradient, 3),
-                measured,
-            ]
-        )
-    columns = (
-        "placement",
-        "E‖x_0‖²/d",
-        "E‖x_L‖²/d",
-        "first gradient",
-        "last gradient",
-        f"measured over {choice.depth_blocks:,} blocks of width 64",
-    )
+        numbers = (one.start_square, one.end_square, one.first_gradient, one.last_gradient)
+        rows.append([one.placement, *(significant(value, 3) for value in numbers), measured])
+    last = f"measured over {choice.depth_blocks:,} blocks of width 64"
+    columns = ("placement", "E‖x_0‖²/d", "E‖x_L‖²/d", "first gradient", "last gradient", last)
     before = [
         f"This is theory of initial weights, at {counted(choice.case.blocks, 'block')} of width "
         f"{choice.case.width:,}, and no training: the stream's mean square before the first and after the last block, "
@@ -261,12 +222,8 @@ def _theory(choice: EvidenceForModel) -> PageSection:
         "initialisation (results/depth): how the root mean square moves with depth.",
     ]
     after = [f"Theory does not follow {joined(list(choice.theory.refused))}."] if choice.theory.refused else []
-    return PageSection(
-        heading="What depth does, by theory",
-        before=before,
-        tables=[TextTable(title="", columns=columns, rows=rows)],
-        after=after,
-    )
+    tables = [TextTable(columns=columns, rows=rows)]
+    return PageSection(heading="What depth does, by theory", before=before, tables=tables, after=after)
 
 
 def _where(choice: EvidenceForModel, setting: str, optimizer: str) -> str:
@@ -296,14 +253,12 @@ def _part(part: PageSection) -> RenderableType:
 
 
 def _content(part: PageSection) -> Iterator[RenderableType]:
-    for line in part.before:
-        yield Text(line)
+    yield from map(Text, part.before)
     for table in part.tables:
         if table.title:
             yield Text(f"\n{table.title}:")
         yield _Table(table)
-    for line in part.after:
-        yield Text(line)
+    yield from map(Text, part.after)
 
 
 class _Table:

@@ -61,12 +61,7 @@ class _RateRecipe:
 
     @property
     def facts(self) -> "RateFacts":
-        return RateFacts(
-            optimizer=self.optimizer,
-            width=self.width,
-            sublayers=_SUBLAYERS[self.model] * self.blocks,
-            normed_sums=normed_share(self.placement),
-        )
+        return RateFacts.of_case(self, self.placement)
 
 
 @cache
@@ -76,7 +71,7 @@ def recipes() -> Sequence[_RateRecipe]:
     return [_RateRecipe(**one) for one in tomllib.loads(text)["recipe"]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RateFacts:
     """What the law asks of a model."""
 
@@ -89,7 +84,7 @@ class RateFacts:
     """The share of them whose residual sum is normed."""
 
     @classmethod
-    def of_case(cls, case: ModelToTrain, placement: str) -> "RateFacts":
+    def of_case(cls, case: ModelToTrain | _RateRecipe, placement: str) -> "RateFacts":
         """Of a model that is to be trained with that placement."""
         return cls(
             optimizer=case.optimizer,
@@ -119,38 +114,20 @@ class KnownRate:
 @cache
 def known_rates() -> Sequence[KnownRate]:
     """The recipes' peak rates, and the best ones of our trainings of small models."""
-    others = [
+    found = [
         KnownRate(family=one.family or one.repository, facts=one.facts, rate=one.peak_lr, published=True)
         for one in recipes()
     ]
-    settings = stored().settings
-    ladders = [
-        KnownRate(
-            family=one.setting,
-            facts=RateFacts(
-                optimizer=one.optimizer,
-                width=settings[one.setting].width[0],
-                sublayers=_SUBLAYERS[settings[one.setting].model] * settings[one.setting].blocks[0],
-                normed_sums=normed_share(one.placement),
-            ),
-            rate=one.peak_lr,
-            published=False,
-        )
-        for one in stored().rates
-        if not one.warmup_updates and not one.at_an_end
-    ]
-    ours = [
-        KnownRate(
-            family=one.family,
-            facts=RateFacts(
-                optimizer=one.optimizer, width=one.width, sublayers=one.sublayers, normed_sums=one.normed_sums
-            ),
-            rate=one.best_rate,
-            published=False,
-        )
-        for one in stored().trained
-    ]
-    return [*others, *ladders, *ours]
+    for ladder in stored().rates:
+        if not ladder.warmup_updates and not ladder.at_an_end:
+            of = stored().settings[ladder.setting]
+            model = ModelToTrain(model=of.model, blocks=of.blocks[0], width=of.width[0], optimizer=ladder.optimizer)
+            facts = RateFacts.of_case(model, ladder.placement)
+            found.append(KnownRate(family=ladder.setting, facts=facts, rate=ladder.peak_lr, published=False))
+    for one in stored().trained:
+        facts = RateFacts(one.optimizer, one.width, one.sublayers, one.normed_sums)
+        found.append(KnownRate(family=one.family, facts=facts, rate=one.best_rate, published=False))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,11 +232,6 @@ class TypicalRate:
             f"{of} published rates{few} that its law was not fitted to; one about the plain median near the width, "
             f"here {learning_rate(self.median_rate, 2)}, holds {held_by_medians} of {of_medians}."
         )
-
-    @property
-    def warmup(self) -> str:
-        """What recipes have, as a clause; "" where none says."""
-        return ", ".join(usual_warmup(self.warmups)) if self.warmups else ""
 
 
 def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:
