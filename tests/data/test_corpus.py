@@ -3,8 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from normscope.data.folder import open_manifest, token_dtype, write_manifest
-from normscope.data.parallel import corpus as corpus_files
+from normscope.data.folder import TokenWriter, open_manifest, token_dtype, write_manifest
 from normscope.data.parallel.codec import Codec, CodecSide, TextForm
 from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, TokenArray
 from normscope.data.parallel.vocabulary import EOS, UNK, Vocabulary
@@ -30,9 +29,9 @@ def write(corpus, folder):
     for name, split in corpus.splits.items():
         for side in ("source", "target"):
             sentences = getattr(split, side)
-            with corpus_files._TokenWriter(folder, name, side, len(WORDS) + 4) as writer:
+            with TokenWriter(folder, f"{name}.{side}", len(WORDS) + 4) as writer:
                 for sentence in sentences:
-                    writer.append(sentence, np.array([len(sentence)]))
+                    writer.append({"tokens": sentence, "lengths": np.array([len(sentence)])})
             if name != "train":
                 lines = getattr(split, f"{side}_text")
                 (folder / f"{name}.{side}.txt").write_bytes("".join(line + "\n" for line in lines).encode())

@@ -1,6 +1,5 @@
 """Batches of sequences: every sequence once an epoch, in an order of the seed and the epoch."""
 
-import pytest
 from hypothesis import given, strategies as st
 
 from normscope.data.batches import EpochBatches
@@ -31,9 +30,3 @@ def test_validation_goes_through_all_in_order() -> None:
     made = EpochBatches(sequences=10, batch_sequences=4, seed=3)
     assert [indices.tolist() for indices in made.in_order()] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert [i.tolist() for i in EpochBatches(sequences=4, batch_sequences=4, seed=3).in_order()] == [[0, 1, 2, 3]]
-
-
-@pytest.mark.parametrize(("sequences", "batch"), [(0, 1), (1, 0)])
-def test_nothing_makes_no_batches(sequences: int, batch: int) -> None:
-    with pytest.raises(ValueError, match="need at least 1 sequence and 1 a batch, got"):
-        EpochBatches(sequences=sequences, batch_sequences=batch, seed=0)

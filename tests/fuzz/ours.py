@@ -14,7 +14,7 @@ from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import Manifest, _AboutCorpus, former_manifest, write_manifest as write_comparison
 from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.data.folder import write_manifest
+from normscope.data.folder import TokenWriter, write_manifest
 from normscope.data.opening import toy_documents
 from normscope.data.parallel import corpus as parallel
 from normscope.data.parallel.codec import Codec
@@ -36,9 +36,9 @@ def make_parallel(folder: Path) -> None:
     for name, split in made.splits.items():
         for side, sentences in (("source", split.source), ("target", split.target)):
             size = len(getattr(made, side).vocabulary)
-            with parallel._TokenWriter(folder, name, side, size) as writer:
+            with TokenWriter(folder, f"{name}.{side}", size) as writer:
                 for i in range(min(30, len(sentences))):
-                    writer.append(sentences[i], np.array([len(sentences[i])]))
+                    writer.append({"tokens": sentences[i], "lengths": np.array([len(sentences[i])])})
             if name != "train":
                 text = getattr(split, f"{side}_text")[: min(30, len(sentences))]
                 (folder / f"{name}.{side}.txt").write_text("".join(line + "\n" for line in text))

@@ -83,7 +83,7 @@ def data_prepare(
     23rd training pair is held out. test: Source and target file of the test text. separate: Learn one vocabulary for
     each language instead of a joint one. tokenised: The text is Moses-tokenised already.
     """
-    from ..data.parallel.preparation import PrepareConfig
+    from ..data.parallel.preparation import PrepareConfig, summary
     from ..data.parallel.prepare import prepare
 
     given = {"train": train, "valid": valid, "test": test}
@@ -103,7 +103,7 @@ def data_prepare(
     )
     with StageDisplay(stderr()) as display:
         report = prepare(config, display)
-    tell(*report.summary(config))
+    tell(*summary(report, config))
 
 
 @data_app.command("documents")
@@ -136,7 +136,7 @@ def data_documents(
     saved. The option may be repeated. valid: Validation file; without one every 200th training document is held out.
     test: Test file.
     """
-    from ..data.documents.prepare import DocumentsConfig, prepare_documents
+    from ..data.documents.prepare import DocumentsConfig, prepare_documents, summary
 
     others = {"valid": valid, "test": test}
     config = DocumentsConfig(
@@ -152,7 +152,7 @@ def data_documents(
     )
     with StageDisplay(stderr()) as display:
         report = prepare_documents(config, display)
-    tell(*report.summary())
+    tell(*summary(report))
 
 
 def _tokeniser(asked: str) -> "TokeniserKind | Path":

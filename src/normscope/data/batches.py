@@ -54,10 +54,6 @@ class EpochBatches:
     batch_sequences: int
     seed: int
 
-    def __post_init__(self) -> None:
-        if self.sequences < 1 or self.batch_sequences < 1:
-            raise ValueError(f"need at least 1 sequence and 1 a batch, got {self.sequences} and {self.batch_sequences}")
-
     def __len__(self) -> int:
         """Batches of an epoch; the last may be smaller."""
         return -(-self.sequences // self.batch_sequences)

@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -105,25 +105,34 @@ def array_digest(array: NDArray[Any], dtype: DTypeLike) -> str:
     return hashlib.sha256(np.ascontiguousarray(array, dtype=dtype).data).hexdigest()
 
 
-class NumberWriter:
-    """Writes one array, piece by piece; memory holds a piece."""
+def append_numbers(file: BinaryIO, numbers: NDArray[Any] | Sequence[int], dtype: DTypeLike) -> None:
+    """Write numbers behind those of an array's file."""
+    # Through `write`, not `tofile`: the latter loses the error number that tells a full disk.
+    file.write(np.ascontiguousarray(numbers, dtype=dtype).data)
 
-    def __init__(self, file: Path, dtype: DTypeLike) -> None:
-        self._dtype, self._stream = np.dtype(dtype), file.open("wb")
-        self.written = 0
-        """Numbers so far."""
 
-    def __enter__(self) -> Self:
-        return self
+class TokenWriter(ExitStack):
+    """Writes sentences end to end as `NAME.tokens`, and where each begins, and the end; memory holds a part of them."""
 
-    def append(self, numbers: NDArray[Any] | Sequence[int]) -> None:
-        """Add numbers to the end."""
-        array = np.ascontiguousarray(numbers, dtype=self._dtype)
-        # Through `write`, not `tofile`: the latter loses the error number that tells a full disk.
-        self._stream.write(array.data)
-        self.written += len(array)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self, folder: Path, name: str, vocabulary_size: int, *, offsets: str = "offsets", raw: bool = False
     ) -> None:
-        self._stream.close()
+        """offsets: what that file is called behind the name. raw: whether parts have text too, for `NAME.txt`."""
+        super().__init__()
+        self._dtype = token_dtype(vocabulary_size)
+        self._tokens, self._offsets, *self._raw = (
+            self.enter_context((folder / f"{name}.{kind}").open("wb"))
+            for kind in ("tokens", offsets, *(["txt"] if raw else []))
+        )
+        append_numbers(self._offsets, [0], OFFSET_DTYPE)
+        self.tokens = self.sentences = 0
+        """So far."""
+
+    def append(self, found: Mapping[str, NDArray[Any]]) -> None:
+        """Add what a part holds: `tokens`, their `lengths` by sentences, and where there is text, its bytes, `raw`."""
+        append_numbers(self._offsets, self.tokens + np.cumsum(found["lengths"]), OFFSET_DTYPE)
+        append_numbers(self._tokens, found["tokens"], self._dtype)
+        for file in self._raw:
+            file.write(found["raw"].tobytes())
+        self.tokens += len(found["tokens"])
+        self.sentences += len(found["lengths"])

@@ -9,13 +9,14 @@ import io
 import json
 import os
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,44 +24,41 @@ from numpy.typing import NDArray
 from ..errors import UserError
 from ..files import disk_errors, recover, resumable_folder, whole_folder
 from ..limits.ours import refuse_inside
-from .folder import listed_files, write_manifest
-from .words import WordCounts, counted_every
-from .work import Work, cut, in_order, note_parts, noted_parts, replace_part, write_part
+from . import work
+from .folder import TokenWriter, listed_files, write_manifest
+from .words import added, counted_every, most_frequent
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage (such as "learn" or "encode"), how much of it is done, and its total."""
-ReadPart = tuple[Path, str, Mapping[str, Any]]
+_ReadPart = tuple[Path, str, Mapping[str, Any]]
 """The file of a part of the text, its split, and what is known of it, for JSON."""
 _ReadItems = Callable[[str, Sequence[Any]], tuple[Mapping[str, Any], list[str]]]
-_Part = TypeVar("_Part", bound="TextPart")
-_Report = TypeVar("_Report", bound="CorpusReport")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    """What a preparation made; each kind of corpus adds its counts."""
+    """What a preparation made."""
 
     out: Path
     unchanged: bool
     """True: the corpus stood there already, made from the same files in the same way, and was left alone."""
     fingerprint: str
-
-    def state(self) -> dict[str, Any]:
-        """What the corpus notes of it, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name not in ("out", "unchanged", "fingerprint")}
-
-    @classmethod
-    def of_unchanged(cls, state: Mapping[str, Any], *, out: Path, fingerprint: str) -> Self:
-        """From the `state` that a standing corpus noted. Raises KeyError or TypeError for another shape."""
-        return cls(out=out, unchanged=True, fingerprint=fingerprint, **state)
+    counts: Mapping[str, Any]
+    """What the corpus notes of itself, for JSON; each kind of corpus has its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A file of text that has been read, and its split."""
+    """A file of text that has been read, its split, and which of its items, documents or pairs, are held out.
+
+    Items are numbered over all parts of a split.
+    """
 
     path: Path
     split: str
+    first: int
+    """The number of the first that begins in the part; what is before that in it belongs to the one before."""
+    held_out: frozenset[int]
 
     @property
     def ids(self) -> Path:
@@ -68,7 +66,7 @@ class TextPart:
         return self.path.with_suffix(".ids")
 
 
-class Preparation(ABC, Generic[_Part, _Report]):
+class Preparation(ABC):
     """One corpus to be made. Methods stand in the order in which `prepared` calls them.
 
     Functions that are attributes do the work on a part, in other processes too.
@@ -76,15 +74,14 @@ class Preparation(ABC, Generic[_Part, _Report]):
 
     corpus: ClassVar[Any]
     """The class whose `open(folder)` gives `preparation` and `fingerprint`."""
-    reported: type[_Report]
     format_name: ClassVar[str]
     version: ClassVar[int]
     learned: ClassVar[str]
     """Name of the file or folder of what is learned, beside the parts."""
-    count: Callable[[_Part], Sequence[Counter[str]]] | None
+    count: Callable[[TextPart], Sequence[Counter[str]]] | None
     """How often each word occurs in what is kept of a training part, in one text or several; None to learn nothing."""
-    encode: Callable[[Path, _Part], Mapping[str, NDArray[Any]]]
-    """Arrays of a part, by what was learned, under the names `split.name`: a split's writer appends those by name."""
+    encode: Callable[[Path, TextPart], Mapping[str, NDArray[Any]]]
+    """Arrays of a part, by what was learned, under the names `writer.name`: a writer appends those by name."""
     out: Path
     processes: int
     sources: Sequence[Path]
@@ -98,11 +95,11 @@ class Preparation(ABC, Generic[_Part, _Report]):
     def inputs(self, progress: Progress) -> Mapping[str, Any]:
         """What identifies the bytes of the input, for the key. Raises UserError for a file that cannot be read."""
 
-    def check(self, progress: Progress) -> None:
+    def check(self, progress: Progress) -> None:  # noqa: B027 (not all have something to check)
         """Raise UserError for input that cannot be used, before any work is put into it."""
 
     @abstractmethod
-    def read(self, folder: Path, progress: Progress) -> list[_Part]:
+    def read(self, folder: Path, progress: Progress) -> list[TextPart]:
         """Read the text into parts of the folder. Raises UserError for text that cannot be used."""
 
     @abstractmethod
@@ -110,15 +107,17 @@ class Preparation(ABC, Generic[_Part, _Report]):
         """Write what is learned from the counts to `path`, whole or not at all."""
 
     @abstractmethod
-    def writers(self, folder: Path, learned: Path, stack: ExitStack) -> Mapping[str, Any]:
-        """Split -> its writer into the folder, to which what was learned is copied. stack: closes their files."""
+    def writers(self, folder: Path, learned: Path, stack: ExitStack) -> Mapping[str, TokenWriter]:
+        """Writers into the folder, to which what was learned is copied, by the split or what of it each writes.
+
+        stack: closes their files."""
 
     @abstractmethod
-    def report(self, writers: Mapping[str, Any]) -> _Report:
-        """The report, its fingerprint still empty."""
+    def counts(self, writers: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those of the report, when all parts have been written."""
 
 
-def prepared(kind: Preparation[_Part, _Report], progress: Progress) -> _Report:
+def prepared(kind: Preparation, progress: Progress) -> CorpusReport:
     """Make the corpus at `kind.out`, whole or not at all; does nothing where it stands there already.
 
     A corpus made otherwise is replaced in the end, and valid until then. Raises UserError for input that cannot be
@@ -129,15 +128,16 @@ def prepared(kind: Preparation[_Part, _Report], progress: Progress) -> _Report:
     # Before the files are read: what another command left of replacing a corpus is in its place again.
     with disk_errors(f"writing {out}"):
         recover(out, lambda left: True, listed_files)
-    work = Work(_key(kind, progress))
-    standing = _standing(kind, out, work.key)
+    key = _key(kind, progress)
+    of_use = partial(work.of_use, key)
+    standing = _standing(kind, out, key)
     with disk_errors(f"writing {out}"):
-        recover(out, work.of_use if standing is None else lambda left: False, listed_files)
+        recover(out, of_use if standing is None else lambda left: False, listed_files)
     if standing is not None:
         return standing
     kind.check(progress)
-    with disk_errors(f"writing {out}"), resumable_folder(out, work.of_use, listed_files) as unfinished:
-        folder = work.begin(unfinished)
+    with disk_errors(f"writing {out}"), resumable_folder(out, of_use, listed_files) as unfinished:
+        folder = work.begin(key, unfinished)
         parts = kind.read(folder, progress)
         learned = folder / kind.learned
         if not learned.exists():
@@ -151,19 +151,20 @@ def prepared(kind: Preparation[_Part, _Report], progress: Progress) -> _Report:
                     found: dict[str, dict[str, NDArray[Any]]] = {}
                     with np.load(part.ids, allow_pickle=False) as arrays:
                         for name in arrays:
-                            split, _, inner = name.partition(".")
-                            found.setdefault(split, {})[inner] = arrays[name]
-                    for split, encoded in found.items():
-                        writers[split].append(encoded)
+                            writer, _, inner = name.rpartition(".")
+                            found.setdefault(writer, {})[inner] = arrays[name]
+                    for writer, encoded in found.items():
+                        writers[writer].append(encoded)
                     progress("encode", done, steps)
-                for writer in writers.values():
-                    writer.end()
-            report = kind.report(writers)
-            noted = {"key": work.key, "options": kind.options, "report": report.state()}
+                counts = kind.counts(writers)
             fingerprint = write_manifest(
-                whole, format_name=kind.format_name, version=kind.version, splits=writers, preparation=noted
+                whole,
+                format_name=kind.format_name,
+                version=kind.version,
+                splits=dict.fromkeys(name.partition(".")[0] for name in writers),
+                preparation={"key": key, "options": kind.options, "report": counts},
             )
-    return replace(report, out=out, fingerprint=fingerprint)
+    return CorpusReport(out=out, unchanged=False, fingerprint=fingerprint, counts=counts)
 
 
 def read_parts(
@@ -175,50 +176,54 @@ def read_parts(
     share: int = 1,
     processes: int,
     progress: Callable[[Mapping[str, Any]], None],
-) -> list[ReadPart]:
+) -> list[_ReadPart]:
     """Make the parts of all splits that are not there yet, from the items of each, such as paragraphs or pairs.
 
     read: makes of a split's name and items what is known of them, and the lines of a part; other processes do it.
     characters, share: as `cut` takes them. progress: called with what is known of each part.
     """
-    noted = noted_parts(folder)
+    noted = work.noted_parts(folder)
     if noted is None:
         noted = []
         raw = _cut(folder, splits, characters, share)
-        for (name, split, known), content in in_order(partial(_read, read), raw, processes=processes):
+        for (name, split, known), content in work.in_order(partial(_read, read), raw, processes=processes):
             if content:
-                write_part(folder / name, content)
+                work.write_part(folder / name, content)
             noted.append([name, split, known])
             progress(known)
-        note_parts(folder, noted)
+        work.note_parts(folder, noted)
     return [(folder / name, split, known) for name, split, known in noted]
 
 
-def numbered(parts: Sequence[ReadPart], what: str) -> Iterator[tuple[Path, str, int, int]]:
-    """The parts split by split: file, split, and which of the split's items it has, from one number to before another.
+def numbered(parts: Sequence[_ReadPart], what: str, held_out: Mapping[str, Sequence[int]]) -> list[TextPart]:
+    """The parts with the numbers of their items.
 
-    what: how many items a part has, by that name in what is known of it.
+    what: how many items a part has, by that name in what is known of it. held_out: split -> numbers of its items that
+    are, in ascending order.
     """
-    for split in dict.fromkeys(split for _, split, _ in parts):
-        end = 0
-        for path, _, known in (part for part in parts if part[1] == split):
-            begin, end = end, end + known[what]
-            yield path, split, begin, end
+    made, ends = [], Counter[str]()
+    for path, split, known in parts:
+        first, numbers = ends[split], held_out.get(split, ())
+        ends[split] += known[what]
+        within = numbers[bisect_left(numbers, first - 1) : bisect_left(numbers, ends[split])]
+        made.append(TextPart(path, split, first, frozenset(map(int, within))))
+    return made
 
 
-def _key(kind: Preparation[Any, Any], progress: Progress) -> str:
+def _key(kind: Preparation, progress: Progress) -> str:
     """SHA-256 over options, format version and input bytes: equal where preparing again would change nothing."""
     state = {"version": kind.version, "options": kind.options, **kind.inputs(progress)}
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
-def _standing(kind: Preparation[Any, _Report], out: Path, key: str) -> _Report | None:
+def _standing(kind: Preparation, out: Path, key: str) -> CorpusReport | None:
     """The report of the corpus at `out` if it is sound and of this key."""
     try:
         corpus = kind.corpus.open(out)
         if corpus.preparation.get("key") != key:
             return None
-        return kind.reported.of_unchanged(corpus.preparation["report"], out=out, fingerprint=corpus.fingerprint)
+        counts = corpus.preparation["report"]
+        return CorpusReport(out=out, unchanged=True, fingerprint=corpus.fingerprint, counts=counts)
     except (UserError, KeyError, TypeError):
         return None  # none there, or a damaged one, which is made anew
 
@@ -228,7 +233,7 @@ def _cut(
 ) -> Iterator[tuple[Path, str, Sequence[Any] | None]]:
     """File, split and items of each part; None for the items of one that is there already."""
     for split, items in splits.items():
-        for number, part in enumerate(cut(items, characters, share=share)):
+        for number, part in enumerate(work.cut(items, characters, share=share)):
             path = folder / f"{split}-{number:07d}.text"
             yield path, split, None if path.exists() else part
 
@@ -248,7 +253,7 @@ def _read(
     return (path.name, split, known), "".join(line + "\n" for line in [json.dumps(known), *lines]).encode()
 
 
-def _learn(kind: Preparation[_Part, Any], parts: Sequence[_Part], path: Path, progress: Progress) -> None:
+def _learn(kind: Preparation, parts: Sequence[TextPart], path: Path, progress: Progress) -> None:
     """Learn from the words of the training parts; of a very long text, every n-th part is counted."""
     if kind.count is None:
         kind.learn([], path)
@@ -256,31 +261,29 @@ def _learn(kind: Preparation[_Part, Any], parts: Sequence[_Part], path: Path, pr
     chosen = parts[:: counted_every(kind.words)]
     total = len(chosen) + 1
     progress("learn", 0, total)
-    sums: list[WordCounts] = []
-    for done, found in enumerate(in_order(kind.count, chosen, processes=kind.processes), 1):
-        sums = sums or [WordCounts() for _ in found]
-        for several, one in zip(sums, found, strict=True):
-            several.add(one)
+    sums: list[Counter[str]] = []
+    for done, found in enumerate(work.in_order(kind.count, chosen, processes=kind.processes), 1):
+        sums = [added(several, one) for several, one in zip(sums or [Counter() for _ in found], found, strict=True)]
         progress("learn", done, total)
-    kind.learn([several.most() for several in sums], path)
+    kind.learn([most_frequent(several) for several in sums], path)
     progress("learn", total, total)
 
 
 def _encode(
-    encode: Callable[[_Part], Mapping[str, NDArray[Any]]],
-    parts: Sequence[_Part],
+    encode: Callable[[TextPart], Mapping[str, NDArray[Any]]],
+    parts: Sequence[TextPart],
     processes: int,
     progress: Callable[[int], None],
 ) -> None:
     """Write the token ids of all parts that are not there yet. progress: called with how many are."""
     missing = [part for part in parts if not part.ids.exists()]
-    encoded = zip(missing, in_order(partial(_packed, encode), missing, processes=processes), strict=True)
+    encoded = zip(missing, work.in_order(partial(_packed, encode), missing, processes=processes), strict=True)
     for done, (part, content) in enumerate(encoded, 1 + len(parts) - len(missing)):
-        replace_part(part.path, part.ids, content)
+        work.replace_part(part.path, part.ids, content)
         progress(done)
 
 
-def _packed(encode: Callable[[_Part], Mapping[str, NDArray[Any]]], part: _Part) -> bytes:
+def _packed(encode: Callable[[TextPart], Mapping[str, NDArray[Any]]], part: TextPart) -> bytes:
     content = io.BytesIO()
     np.savez(content, **encode(part))  # type: ignore[arg-type]
     return content.getvalue()

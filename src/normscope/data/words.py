@@ -44,24 +44,21 @@ MOST_LEARNED_FROM = 2**27
 """Words of text, repeated ones too, that a vocabulary is learned from; of more text, every n-th part is counted."""
 
 
-class WordCounts:
-    """Counts that are exact up to twice `MOST_WORDS` different words; beyond, the rarest are forgotten."""
+def added(counts: Counter[str], more: Counter[str]) -> Counter[str]:
+    """The counts, which are added to; exact up to twice `MOST_WORDS` different words, and the rarest forgotten beyond.
 
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+    Equal counts added in the same order give equal results.
+    """
+    counts.update(more)
+    return most_frequent(counts) if len(counts) > 2 * MOST_WORDS else counts
 
-    def add(self, counts: Mapping[str, int]) -> None:
-        """Equal counts added in the same order give equal results."""
-        self._counts.update(counts)
-        if len(self._counts) > 2 * MOST_WORDS:
-            self._counts = self.most()
 
-    def most(self) -> Counter[str]:
-        """The `MOST_WORDS` most frequent words, the first in code points' order among equal ones."""
-        if len(self._counts) <= MOST_WORDS:
-            return self._counts
-        kept = sorted(self._counts, key=lambda word: (-self._counts[word], word))[:MOST_WORDS]
-        return Counter({word: self._counts[word] for word in kept})
+def most_frequent(counts: Counter[str]) -> Counter[str]:
+    """The `MOST_WORDS` most frequent words, the first in code points' order among equal ones."""
+    if len(counts) <= MOST_WORDS:
+        return counts
+    kept = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
+    return Counter({word: counts[word] for word in kept})
 
 
 def counted_every(words: int) -> int:

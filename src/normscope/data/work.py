@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,39 +35,34 @@ _READ = SealedJson(format_name="normscope-preparation-parts", version=_VERSION, 
 _Item = TypeVar("_Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What is being made, by a key that is equal for equal input and options."""
+def of_use(key: str, unfinished: Path) -> bool:
+    """Whether a folder holds work of this key that is worth going on with: a whole part's at least.
 
-    key: str
-
-    def of_use(self, unfinished: Path) -> bool:
-        """Whether a folder holds work of this key that is worth going on with: a whole part's at least."""
-        folder = unfinished / _FOLDER
-        try:
-            if _WORK.read(folder / _NOTE) != self._note():
-                return False
-            found = 0
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    found += 0 if entry.name.endswith(".json") else entry.stat().st_size
-                    if found >= PART_CHARACTERS:
-                        return True
-        except (OSError, UserError):
+    A key is equal for equal input and options.
+    """
+    folder = unfinished / _FOLDER
+    try:
+        if _WORK.read(folder / _NOTE) != _note(key):
             return False
+        with os.scandir(folder) as entries:
+            made = sum(entry.stat().st_size for entry in entries if not entry.name.endswith(".json"))
+    except (OSError, UserError):
         return False
+    return made >= PART_CHARACTERS
 
-    def begin(self, unfinished: Path) -> Path:
-        """The folder of the parts, made where it is not there."""
-        folder = unfinished / _FOLDER
-        folder.mkdir(exist_ok=True)
-        if not (folder / _NOTE).exists():
-            write_atomically(folder / _NOTE, _WORK.text(self._note()))
-        return folder
 
-    def _note(self) -> dict[str, Any]:
-        # Another version of a library may split and tokenise otherwise.
-        return {"key": self.key, "made_with": {name: version(name) for name in _MADE_WITH}}
+def begin(key: str, unfinished: Path) -> Path:
+    """The folder of the parts, made where it is not there."""
+    folder = unfinished / _FOLDER
+    folder.mkdir(exist_ok=True)
+    if not (folder / _NOTE).exists():
+        write_atomically(folder / _NOTE, _WORK.text(_note(key)))
+    return folder
+
+
+def _note(key: str) -> dict[str, Any]:
+    # Another version of a library may split and tokenise otherwise.
+    return {"key": key, "made_with": {name: version(name) for name in _MADE_WITH}}
 
 
 def write_part(path: Path, content: bytes) -> None:

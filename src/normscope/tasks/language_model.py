@@ -105,7 +105,7 @@ class _LanguageModelObjective(TextObjective):
         if split not in self.corpus.splits or not len(self.corpus.splits[split]):
             raise UserError(f"the corpus has no {split} split with text in it; it has {', '.join(self.corpus.splits)}")
         end = self.corpus.tokeniser.ids[SEP]
-        return Stretches.of(self.corpus.splits[split], length=self.sequence_length, end=end)
+        return Stretches(split=self.corpus.splits[split], length=self.sequence_length, end=end)
 
 
 def _exp(nats: float) -> float:

@@ -1,11 +1,10 @@
 """Batches of documents: packed stretches for decoders, pairs of stretches for encoders."""
 
-# B = sequences, N = packed tokens
-# N = packed tokens, M = masked tokens, B = sequences
+# B = sequences, N = packed tokens, T = tokens of a sequence, M = masked tokens
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from ..batches import Batch, raw_bits
 from .corpus import DocumentSplit
-from .pairs import PackedPairs
 from .tokeniser import CLS, SEP, TextTokeniser
 
 
@@ -31,37 +29,48 @@ class StretchBatch(Batch):
     """On the CPU always."""
 
 
-@dataclass(frozen=True, eq=False)
-class _JoinedDocuments:
-    """The tokens of a split with the end of documents before the first and behind each; none of it is in memory.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stretches:
+    """A split's documents in order, with their end before the first and behind each; none of it is in memory.
 
-    Document k begins at token `sentences[documents[k]]` of the split, and one more than k ends are before it.
+    Stretch i reads tokens i * length to (i + 1) * length of that text and tells each following token, so that every
+    token is told once. Document k begins at token `sentences[documents[k]]` of the split, and one more than k ends are
+    before it.
     """
 
     split: DocumentSplit
+    length: int
     end: int
+    """The id that stands for the end of a document."""
 
     def __len__(self) -> int:
-        return len(self.split.tokens) + len(self.split) + 1
+        """The last may be shorter than the others."""
+        return -(-self.targets // self.length)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """As int64 a large corpus would take four times the memory."""
-        return self.split.tokens.dtype
+    def targets(self) -> int:
+        """Target tokens in all, the ends of documents included."""
+        return len(self.split.tokens) + len(self.split)
 
-    def __getitem__(self, places: slice) -> NDArray[Any]:
-        """A copy of a stretch. Raises ValueError for steps other than 1."""
-        begin, end, step = places.indices(len(self))
-        if step != 1:
-            raise ValueError(f"stretches have a step of 1, got {step}")
-        parts = [np.empty(0, dtype=self.dtype)]
+    def batch(self, indices: Sequence[int]) -> StretchBatch:
+        """These stretches, in that order."""
+        rows = [self._text(i * self.length, (i + 1) * self.length + 1).astype(np.int64) for i in indices]
+        return StretchBatch(
+            tokens_N=torch.from_numpy(np.concatenate([row[:-1] for row in rows])),
+            targets_N=torch.from_numpy(np.concatenate([row[1:] for row in rows])),
+            lengths_B=torch.tensor([len(row) - 1 for row in rows]),
+        )
+
+    def _text(self, begin: int, end: int) -> NDArray[Any]:
+        """The tokens from one place to before another, or to its end, in the split's own type."""
+        parts, end = [], min(end, self.targets + 1)
         number = self._document_at(begin)
         while begin < end:
             # What is before the first document is an end of documents alone, as if a document stood before it.
             until = min(self._begin(number + 1), end)
             closes = until == self._begin(number + 1)
             parts.append(self.split.tokens[begin - number - 1 : until - number - 1 - closes])
-            parts.append(np.full(int(closes), self.end, dtype=self.dtype))
+            parts.append(np.full(int(closes), self.end, dtype=self.split.tokens.dtype))
             begin, number = until, number + 1
         return np.concatenate(parts)
 
@@ -79,61 +88,10 @@ class _JoinedDocuments:
         return low
 
 
-@dataclass(frozen=True, eq=False)
-class Stretches:
-    """Stretch i reads text[i * length : (i + 1) * length] and tells each following token."""
-
-    text: _JoinedDocuments
-    length: int
-
-    @classmethod
-    def of(cls, split: DocumentSplit, *, length: int, end: int) -> Self:
-        """The documents in order, `end` (an id) before the first and behind each, so that every token is a target once.
-
-        Raises ValueError for a length below 1."""
-        if length < 1:
-            raise ValueError(f"a stretch has at least 1 token, got {length}")
-        return cls(_JoinedDocuments(split, end), length)
-
-    def __len__(self) -> int:
-        """The last may be shorter than the others."""
-        return -(-(len(self.text) - 1) // self.length)
-
-    @property
-    def targets(self) -> int:
-        """Target tokens in all, the ends of documents included."""
-        return len(self.text) - 1
-
-    def batch(self, indices: Sequence[int]) -> StretchBatch:
-        """These stretches, in that order. Raises ValueError for none, IndexError outside."""
-        if len(indices) == 0:
-            raise ValueError("no stretches; a batch needs at least one")
-        if min(indices) < 0 or max(indices) >= len(self):
-            raise IndexError(f"stretches {list(indices)} of {len(self)}")
-        rows = [self.text[i * self.length : (i + 1) * self.length + 1].astype(np.int64) for i in indices]
-        return StretchBatch(
-            tokens_N=torch.from_numpy(np.concatenate([row[:-1] for row in rows])),
-            targets_N=torch.from_numpy(np.concatenate([row[1:] for row in rows])),
-            lengths_B=torch.tensor([len(row) - 1 for row in rows]),
-        )
-
-
 _MASKS = 3
 """Keeps these random numbers apart from those of other uses of the same seed."""
-
-
 _MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1
 """Of the chosen tokens: become [MASK], or a random token; the rest stay (Devlin et al. 2018, section 3.1, task 1)."""
-
-
-class _Masked(NamedTuple):
-    """A sequence of T tokens of which M are to be predicted."""
-
-    tokens_T: NDArray[np.int64]
-    positions_M: NDArray[np.int64]
-    """In ascending order."""
-    targets_M: NDArray[np.int64]
-    """What stood there."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -151,10 +109,10 @@ class Masker:
     """What random tokens are drawn from."""
     begins_word_V: NDArray[np.bool_]
 
-    def mask(self, tokens_T: NDArray[np.int64], *, seed: int, epoch: int, index: int) -> _Masked:
-        """The sequence with tokens masked; the same arguments mask the same ones in every process.
+    def mask(self, tokens_T: NDArray[np.int64], *, seed: int, epoch: int, index: int) -> tuple[NDArray[np.int64], ...]:
+        """The sequence with tokens masked, their positions in ascending order, and what stood there (T, M, M).
 
-        index: the sequence's number in its packing.
+        The same arguments mask the same ones in every process. index: the sequence's number in its packing.
         """
         length = len(tokens_T)
         bits = raw_bits(3 * length, seed, epoch, index, _MASKS)
@@ -170,7 +128,7 @@ class Masker:
         becomes_mask = share < _MASK_SHARE
         becomes_random = ~becomes_mask & (share < _MASK_SHARE + _RANDOM_SHARE)
         masked[positions] = np.where(becomes_mask, self.mask_id, np.where(becomes_random, random, targets))
-        return _Masked(masked, positions, targets)
+        return masked, positions, targets
 
     def _words(
         self,
@@ -224,29 +182,27 @@ class PairSource:
     """Sequences of a packing by their index, masked by (seed, epoch, index)."""
 
     split: DocumentSplit
-    pairs: PackedPairs
+    pairs: NDArray[np.int64]
+    """As `pack_pairs` gives them."""
     tokeniser: TextTokeniser
     masker: Masker
     seed: int
 
     def batch(self, indices: Sequence[int], *, epoch: int) -> PairBatch:
-        """The sequences of these indices, in that order, as one batch. Raises ValueError for none."""
-        if len(indices) == 0:
-            raise ValueError("no sequences; a batch needs at least one")
+        """The sequences of these indices, in that order, as one batch."""
         tokens, segments, masked, targets, random = [], [], [], [], []
         cls, sep = self.tokeniser.ids[CLS], self.tokeniser.ids[SEP]
         begun = 0
         for index in indices:
-            pair = self.pairs[index]
-            first = self.split.tokens[pair.first_begin : pair.first_end]
-            second = self.split.tokens[pair.second_begin : pair.second_end]
+            first_begin, first_end, second_begin, second_end, is_random = self.pairs[index].tolist()
+            first, second = self.split.tokens[first_begin:first_end], self.split.tokens[second_begin:second_end]
             tokens_T = np.concatenate([[cls], first, [sep], second, [sep]]).astype(np.int64)
-            one = self.masker.mask(tokens_T, seed=self.seed, epoch=epoch, index=int(index))
-            tokens.append(one.tokens_T)
+            masked_T, positions_M, targets_M = self.masker.mask(tokens_T, seed=self.seed, epoch=epoch, index=int(index))
+            tokens.append(masked_T)
             segments.append(np.arange(len(tokens_T)) >= len(first) + 2)
-            masked.append(one.positions_M + begun)
-            targets.append(one.targets_M)
-            random.append(pair.is_random)
+            masked.append(positions_M + begun)
+            targets.append(targets_M)
+            random.append(is_random)
             begun += len(tokens_T)
         return PairBatch(
             tokens_N=torch.from_numpy(np.concatenate(tokens)),

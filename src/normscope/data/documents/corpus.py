@@ -7,7 +7,6 @@ the end, in tokens) and `<split>.documents.offsets` (the same of documents, in s
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..folder import MANIFEST, OFFSET_DTYPE, NumberWriter, array_digest, fingerprint, mapped, open_manifest, token_dtype
+from .. import folder as stored
+from ..folder import (
+    MANIFEST,
+    OFFSET_DTYPE,
+    TokenWriter,
+    append_numbers,
+    fingerprint,
+    mapped,
+    open_manifest,
+    token_dtype,
+)
 from .tokeniser import TextTokeniser
 
 FORMAT, VERSION = "normscope-documents", 2
@@ -68,7 +77,7 @@ class DocumentSplit:
         """SHA-256 of each array as it is stored on the disk."""
         arrays = self.tokens, self.sentences, self.documents
         types = stored_types(vocabulary_size).items()
-        return {kind: array_digest(array, dtype) for (kind, dtype), array in zip(types, arrays, strict=True)}
+        return {kind: stored.array_digest(array, dtype) for (kind, dtype), array in zip(types, arrays, strict=True)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,40 +155,25 @@ def encoded_sentences(
     }
 
 
-class SplitWriter(ExitStack):
+class SplitWriter(TokenWriter):
     """Writes one split into a corpus folder, part by part."""
 
     def __init__(self, folder: Path, name: str, vocabulary_size: int) -> None:
-        super().__init__()
-        self._tokens, self._sentences, self._documents = (
-            self.enter_context(NumberWriter(folder / f"{name}.{kind}", dtype))
-            for kind, dtype in stored_types(vocabulary_size).items()
-        )
+        _, sentences, documents = stored_types(vocabulary_size)
+        super().__init__(folder, name, vocabulary_size, offsets=sentences)
+        self._documents = self.enter_context((folder / f"{name}.{documents}").open("wb"))
+        append_numbers(self._documents, [0], OFFSET_DTYPE)
         self._last = -1
         self.documents = self.words = 0
         """So far."""
-        for offsets in (self._sentences, self._documents):
-            offsets.append([0])
-
-    @property
-    def sentences(self) -> int:
-        """So far."""
-        return self._sentences.written - 1
-
-    @property
-    def tokens(self) -> int:
-        """So far."""
-        return self._tokens.written
 
     def append(self, found: Mapping[str, NDArray[Any]]) -> None:
         """Add what a part holds; its first document may be the last one of the part before."""
-        ends = self.tokens + np.cumsum(found["lengths"])
         begins = self.sentences + np.cumsum(found["sentences"]) - found["sentences"]
         new = found["numbers"] != self._last
         # An offset is where one document ends and the next begins; the first, 0, is written.
-        self._documents.append(begins[new & (begins > 0)])
-        self._tokens.append(found["tokens"])
-        self._sentences.append(ends)
+        append_numbers(self._documents, begins[new & (begins > 0)], OFFSET_DTYPE)
+        super().append(found)
         self.documents += int(new.sum())
         self.words += int(found["words"][0])
         if len(found["numbers"]):
@@ -188,4 +182,4 @@ class SplitWriter(ExitStack):
     def end(self) -> None:
         """Write where the last document ends."""
         if self.documents:
-            self._documents.append([self.sentences])
+            append_numbers(self._documents, [self.sentences], OFFSET_DTYPE)

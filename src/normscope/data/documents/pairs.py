@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,51 +24,24 @@ _TRIES = 10
 _DOCUMENTS_AT_ONCE = 2**12
 
 
-class _SentencePair(NamedTuple):
-    """Two stretches of a split's tokens, each of one document, neither empty."""
+def pack_pairs(split: DocumentSplit, *, sequence_length: int, seed: int, packings: int = 1) -> NDArray[np.int64]:
+    """The pairs of a split (pairs, 5), a pure function of the arguments.
 
-    first_begin: int
-    first_end: int
-    second_begin: int
-    second_end: int
-    is_random: int
-    """1 where the second does not follow the first: BERT's label 1, "NotNext"."""
-
-
-@dataclass(frozen=True, eq=False)
-class PackedPairs:
-    """All pairs of a packing; row i of (pairs, 5) is a `_SentencePair`, 40 bytes beside 1,024 of 512 tokens."""
-
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, i: int) -> _SentencePair:
-        return _SentencePair(*self.rows[i].tolist())
-
-
-def pack_pairs(split: DocumentSplit, *, sequence_length: int, seed: int, packings: int = 1) -> PackedPairs:
-    """The pairs of a split, a pure function of the arguments; memory holds their places alone.
+    A row has the begin and the end of the first stretch of tokens and of the second, each of one document and neither
+    empty, and 1 where the second does not follow the first: BERT's label 1, "NotNext".
 
     sequence_length: tokens of the longest sequence, special ones included. packings: how many times the text is
-    packed, each time with other random choices (BERT's `dupe_factor`). Raises ValueError for fewer than 2 documents,
-    and for a sequence too short for two tokens beside the special ones.
+    packed, each time with other random choices (BERT's `dupe_factor`). The split has 2 documents at least, and a
+    sequence room for two tokens beside the special ones.
     """
-    if len(split) < 2:
-        raise ValueError(f"a random next sentence comes from another document, and there are {len(split)}")
-    longest = sequence_length - SPECIAL_TOKENS_A_PAIR
-    if longest < 2:
-        raise ValueError(f"sequence_length must be at least {SPECIAL_TOKENS_A_PAIR + 2}, got {sequence_length}")
-    packer = _Packer(split, longest)
+    packer = _Packer(split, sequence_length - SPECIAL_TOKENS_A_PAIR)
     rows = (
         pair
         for packing in range(packings)
         for number, begin, end in packer.documents()
         for pair in packer.document(number, begin, end, StableDraw(f"pairs {seed} {packing} {number}"))
     )
-    numbers = np.fromiter(chain.from_iterable(rows), dtype=np.int64)
-    return PackedPairs(numbers.reshape(-1, len(_SentencePair._fields)))
+    return np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +58,7 @@ class _Packer:
             for number, (begin, end) in enumerate(pairwise(places), start=begun):
                 yield number, begin, end
 
-    def document(self, number: int, first: int, end: int, draw: StableDraw) -> Iterator[_SentencePair]:
+    def document(self, number: int, first: int, end: int, draw: StableDraw) -> Iterator[tuple[int, ...]]:
         """The pairs that begin in one document, which has the sentences `first` to `end`."""
         target = 2 + draw.below(self.longest - 1) if draw.chance(SHORT_SHARE) else self.longest
         while first < end:
@@ -97,7 +69,7 @@ class _Packer:
             is_random = middle == last or draw.chance(0.5)
             begin, cut = places[0], places[middle]
             second = self._elsewhere(number, target - (cut - begin), draw) if is_random else (cut, places[last])
-            yield _SentencePair(*_truncated(begin, cut, *second, longest=self.longest, draw=draw), int(is_random))
+            yield *_truncated(begin, cut, *second, longest=self.longest, draw=draw), int(is_random)
             # What a random second part took the place of is still to be used.
             first += middle if is_random else last
 

@@ -7,27 +7,25 @@ section 4.1, split Wikipedia.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import UserError
 from ...files import write_atomically
 from ..batches import permutation
 from ..lines import Position, file_sha256
 from ..parallel.codec import check_language
-from ..preparation import CorpusReport, Preparation, Progress, prepared, read_parts
+from ..preparation import CorpusReport, Preparation, Progress, TextPart, numbered, prepared, read_parts
 from ..sources import FIELD, TextLayout, source_bytes, source_sha256
 from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, SplitWriter
-from .text import DocumentPart, count_part, document_parts, encode_part, paragraphs_of, split_paragraphs
+from .text import count_part, encode_part, paragraphs_of, split_paragraphs
 from .tokeniser import TextTokeniser, TokeniserKind
 
 HOLD_OUT_EVERY = 200
 VOCABULARY_SIZE = 30_000
+_COUNTED = ("documents", "sentences", "words", "tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,43 +87,31 @@ class DocumentsConfig:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DocumentsReport(CorpusReport):
-    """What was made."""
+def summary(report: CorpusReport) -> list[str]:
+    """The report as lines of text.
 
-    vocabulary_size: int
-    held_out: bool
-    """True where the validation split was taken out of train."""
-    documents: Mapping[str, int] = field(default_factory=dict)
-    sentences: Mapping[str, int] = field(default_factory=dict)
-    words: Mapping[str, int] = field(default_factory=dict)
-    tokens: Mapping[str, int] = field(default_factory=dict)
-
-    def summary(self) -> list[str]:
-        """The report as lines of text."""
-        lines = [f"{self.out}: {'unchanged, nothing done' if self.unchanged else 'prepared'}"]
-        for name in self.documents:
-            lines.append(
-                f"{name}: {self.documents[name]:,} documents, {self.sentences[name]:,} sentences, "
-                f"{self.words[name]:,} words, {self.tokens[name]:,} tokens"
-            )
-        if self.held_out:
-            lines.append(
-                f"no validation files were given: one document of {HOLD_OUT_EVERY} of the training files became "
-                "validation text, at least two where there are four"
-            )
-        return [*lines, f"vocabulary: {self.vocabulary_size:,}"]
+    Its counts: `documents`, `sentences`, `words` and `tokens` of each split, the `vocabulary_size`, and whether the
+    validation split was `held_out` of train.
+    """
+    counts = report.counts
+    lines = [f"{report.out}: {'unchanged, nothing done' if report.unchanged else 'prepared'}"]
+    for name in counts["documents"]:
+        lines.append(f"{name}: " + ", ".join(f"{counts[what][name]:,} {what}" for what in _COUNTED))
+    if counts["held_out"]:
+        lines.append(
+            f"no validation files were given: one document of {HOLD_OUT_EVERY} of the training files became "
+            "validation text, at least two where there are four"
+        )
+    return [*lines, f"vocabulary: {counts['vocabulary_size']:,}"]
 
 
-def prepare_documents(
-    config: DocumentsConfig, progress: Progress = lambda stage, done, total: None
-) -> _DocumentsReport:
+def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage, done, total: None) -> CorpusReport:
     """Make the corpus at `config.out`, as `prepared` does. Stages of the progress: "read", "learn", "encode"."""
     return prepared(_Documents(config), progress)
 
 
-class _Documents(Preparation[DocumentPart, _DocumentsReport]):
-    corpus, reported = DocumentCorpus, _DocumentsReport
+class _Documents(Preparation):
+    corpus = DocumentCorpus
     format_name, version, learned = FORMAT, VERSION, TOKENISER
     encode = staticmethod(encode_part)
 
@@ -144,7 +130,7 @@ class _Documents(Preparation[DocumentPart, _DocumentsReport]):
             "tokeniser": file_sha256(tokeniser) if isinstance(tokeniser, Path) else "",
         }
 
-    def read(self, folder: Path, progress: Progress) -> list[DocumentPart]:
+    def read(self, folder: Path, progress: Progress) -> list[TextPart]:
         config, done = self.config, Position()
         total = max(source_bytes(file for files in config.splits.values() for file in files), 1)
         parts = read_parts(
@@ -160,7 +146,7 @@ class _Documents(Preparation[DocumentPart, _DocumentsReport]):
         documents = sum(known["documents"] for known in train)
         self._check({split for _, split, _ in parts}, documents)
         self.words = sum(known["words"] for known in train)
-        return document_parts(parts, {} if "valid" in config.splits else {"train": _held_out(documents)})
+        return numbered(parts, "documents", {} if "valid" in config.splits else {"train": _held_out(documents)})
 
     def _check(self, read: set[str], documents: int) -> None:
         """Raise UserError for a split without text, and fewer than two documents to train on."""
@@ -192,22 +178,15 @@ class _Documents(Preparation[DocumentPart, _DocumentsReport]):
         names = dict.fromkeys([*self.config.splits, "valid"])
         return {name: stack.enter_context(SplitWriter(folder, name, len(tokeniser))) for name in names}
 
-    def report(self, writers: Mapping[str, SplitWriter]) -> _DocumentsReport:
-        return _DocumentsReport(
-            out=self.out,
-            unchanged=False,
-            fingerprint="",
-            vocabulary_size=self.vocabulary_size,
-            held_out="valid" not in self.config.splits,
-            documents={name: writer.documents for name, writer in writers.items()},
-            sentences={name: writer.sentences for name, writer in writers.items()},
-            words={name: writer.words for name, writer in writers.items()},
-            tokens={name: writer.tokens for name, writer in writers.items()},
-        )
+    def counts(self, writers: Mapping[str, SplitWriter]) -> dict[str, Any]:
+        for writer in writers.values():
+            writer.end()
+        counted = {what: {name: getattr(writer, what) for name, writer in writers.items()} for what in _COUNTED}
+        return {"vocabulary_size": self.vocabulary_size, "held_out": "valid" not in self.config.splits, **counted}
 
 
-def _held_out(documents: int) -> NDArray[np.int64]:
+def _held_out(documents: int) -> list[int]:
     """The numbers of the training documents that become validation text, in ascending order."""
     # Two of a small corpus, where two are left to train on: a random next sentence comes from another document.
     count = max(documents // HOLD_OUT_EVERY, min(2, documents // 2))
-    return np.sort(permutation(documents, 0)[:count])
+    return sorted(permutation(documents, 0)[:count].tolist())

@@ -5,10 +5,9 @@ A part is read as sentences, then counted as words, and encoded as token ids.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..folder import token_dtype
 from ..lines import Position
-from ..preparation import ReadPart, TextPart, numbered
+from ..preparation import TextPart
 from ..sources import FIELD, TextLayout, has_records, source_bytes, texts_in
 from ..words import word_counts
 from .corpus import encoded_sentences
@@ -85,28 +84,6 @@ class _Fragment(NamedTuple):
     sentences: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentPart(TextPart):
-    """A part, and which of its documents are held out. Documents are numbered over all parts of a split."""
-
-    first: int
-    """The number of the first that begins in the part; what is before that in it belongs to the one before."""
-    held_out: frozenset[int]
-
-    def sentences(self) -> tuple[list[str], list[int], dict[int, int]]:
-        """All sentences, the number of the document of each, and number -> words of the part of that document."""
-        sentences: list[str] = []
-        numbers: list[int] = []
-        words: dict[int, int] = {}
-        number = self.first - 1
-        for fragment in fragments_in(self.path):
-            number += fragment.begins
-            sentences += fragment.sentences
-            numbers += [number] * len(fragment.sentences)
-            words[number] = words.get(number, 0) + fragment.words
-        return sentences, numbers, words
-
-
 def paragraphs_of(files: Sequence[Path], layout: TextLayout, field: str, done: Position) -> Iterator[tuple[bool, str]]:
     """`paragraphs_in` each file, one after the other. done: is kept at how far all have been read."""
     for file in files:
@@ -120,7 +97,7 @@ def paragraphs_of(files: Sequence[Path], layout: TextLayout, field: str, done: P
 def split_paragraphs(
     layout: TextLayout, language: str, split: str, paragraphs: Sequence[tuple[bool, str]]
 ) -> tuple[dict[str, int], list[str]]:
-    """How many documents begin in a part and its words, and its lines: `fragments_in` reads them."""
+    """How many documents begin in a part and its words, and its lines: `_sentences` reads them."""
     fragments = _fragments(layout, language, paragraphs)
     lines: list[str] = []
     for one in fragments:
@@ -149,37 +126,31 @@ def _fragments(layout: TextLayout, language: str, paragraphs: Iterable[tuple[boo
     return fragments
 
 
-def fragments_in(path: Path) -> Iterator[_Fragment]:
-    """What a part holds, in order."""
-    lines = iter(path.read_bytes().decode().split("\n"))
-    next(lines)
+def _sentences(part: TextPart) -> tuple[list[str], list[int], Counter[int]]:
+    """All sentences of a part, the number of the document of each, and number -> words of the part of that document."""
+    sentences, numbers, words = list[str](), list[int](), Counter[int]()
+    lines = iter(part.path.read_bytes().decode().split("\n")[1:-1])
+    number = part.first - 1
     for line in lines:
-        if line:
-            begins, words, sentences = map(int, line.split())
-            yield _Fragment(bool(begins), words, [next(lines) for _ in range(sentences)])
+        begins, counted, size = map(int, line.split())
+        number += begins
+        sentences += islice(lines, size)
+        numbers += [number] * size
+        words[number] += counted
+    return sentences, numbers, words
 
 
-def document_parts(parts: Sequence[ReadPart], held_out: Mapping[str, NDArray[np.int64]]) -> list[DocumentPart]:
-    """The parts split by split. held_out: split -> numbers of its documents that are, in ascending order."""
-    made = []
-    for path, split, first, end in numbered(parts, "documents"):
-        numbers = held_out.get(split, np.empty(0, dtype=np.int64))
-        within = numbers[np.searchsorted(numbers, first - 1) : np.searchsorted(numbers, end)]
-        made.append(DocumentPart(path, split, first, frozenset(within.tolist())))
-    return made
-
-
-def count_part(kind: TokeniserKind, lowercase: bool, part: DocumentPart) -> tuple[Counter[str]]:
+def count_part(kind: TokeniserKind, lowercase: bool, part: TextPart) -> tuple[Counter[str]]:
     """How often each word occurs in the documents of a part that are not held out."""
-    sentences, numbers, _ = part.sentences()
+    sentences, numbers, _ = _sentences(part)
     kept = (one for one, number in zip(sentences, numbers, strict=True) if number not in part.held_out)
     return (word_counts(kept, *steps(kind, lowercase)),)
 
 
-def encode_part(tokeniser_file: Path, part: DocumentPart) -> dict[str, NDArray[Any]]:
+def encode_part(tokeniser_file: Path, part: TextPart) -> dict[str, NDArray[Any]]:
     """The arrays of what a part keeps, and of what is held out of it, which is validation text."""
     tokeniser = _tokeniser(tokeniser_file)
-    sentences, numbers, words = part.sentences()
+    sentences, numbers, words = _sentences(part)
     tokens, lengths = tokeniser.encode_joined(sentences)
     numbers_S = np.array(numbers, dtype=np.int64)
     held_out_S = np.isin(numbers_S, list(part.held_out))

@@ -31,8 +31,6 @@ def make_batches(
     or under `max_tokens`, fairseq's `--max-tokens`. Sentences are sorted by target, then source length; `seed` decides
     which of those with equal lengths meet. Raises UserError for a sentence that alone is over the budget.
     """
-    if len(source_lengths) != len(target_lengths):
-        raise ValueError(f"{len(source_lengths)} source lengths, but {len(target_lengths)} target lengths")
     longest = np.maximum(source_lengths, target_lengths)
     if len(longest) and longest.max() > max_tokens:
         worst = int(longest.argmax())
@@ -71,9 +69,7 @@ class TranslationBatch(Batch):
 
 
 def collate(split: Split, indices: Sequence[int] | NDArray[np.int64]) -> TranslationBatch:
-    """The sentences at `indices`, in that order, as one batch. Raises ValueError for none, IndexError outside."""
-    if len(indices) == 0:
-        raise ValueError("no sentences; a batch needs at least one")
+    """The sentences at `indices`, in that order, as one batch. Raises IndexError outside."""
     source_BS, source_lengths_B = _padded([split.source[int(i)] for i in indices])
     target_BT, target_lengths_B = _padded([split.target[int(i)] for i in indices])
     shifted_BT = target_BT.roll(1, dims=1)

@@ -6,17 +6,16 @@ begins, and the end); every split but train has its raw lines in `<split>.<side>
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..folder import OFFSET_DTYPE, NumberWriter, array_digest, fingerprint, mapped, open_manifest, token_dtype
+from ..folder import OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
 from .codec import Codec, CodecSide
 from .vocabulary import EOS
 
@@ -144,56 +143,6 @@ class Corpus:
         codec = Codec.load(folder)
         splits = {name: _open_split(folder, name, codec) for name in manifest.splits}
         return cls(codec, manifest.fingerprint, splits, manifest.preparation)
-
-
-class _TokenWriter(ExitStack):
-    """Writes one side of one split into a corpus folder, sentences at a time; memory holds those."""
-
-    def __init__(self, folder: Path, split: str, side: str, vocabulary_size: int) -> None:
-        super().__init__()
-        name = f"{split}.{side}"
-        self._tokens = self.enter_context(NumberWriter(folder / f"{name}.tokens", token_dtype(vocabulary_size)))
-        self._offsets = self.enter_context(NumberWriter(folder / f"{name}.offsets", OFFSET_DTYPE))
-        self._offsets.append([0])
-
-    @property
-    def tokens(self) -> int:
-        """Tokens written so far, EOS included."""
-        return self._tokens.written
-
-    def append(self, tokens: NDArray[Any], lengths: NDArray[np.int64]) -> None:
-        """Add sentences end to end, each with its EOS, and how many tokens are of each."""
-        self._offsets.append(self.tokens + np.cumsum(lengths))
-        self._tokens.append(tokens)
-
-
-class PairWriter:
-    """The files of one split: token ids of both sides, and raw text where the split is one to score on."""
-
-    def __init__(self, folder: Path, name: str, codec: Codec, stack: ExitStack) -> None:
-        sizes = len(codec.source.vocabulary), len(codec.target.vocabulary)
-        self._tokens = {
-            side: stack.enter_context(_TokenWriter(folder, name, side, size))
-            for side, size in zip(SIDES, sizes, strict=True)
-        }
-        self._raw: dict[str, BinaryIO] = {
-            side: stack.enter_context((folder / f"{name}.{side}.txt").open("wb")) for side in SIDES if name != "train"
-        }
-
-    @property
-    def tokens(self) -> tuple[int, int]:
-        """Of source and target, so far."""
-        return self._tokens["source"].tokens, self._tokens["target"].tokens
-
-    def append(self, found: Mapping[str, NDArray[Any]]) -> None:
-        """Add what a part holds: of each side its `tokens` with every EOS, their `lengths`, bytes of `raw` lines."""
-        for side, writer in self._tokens.items():
-            writer.append(found[f"{side}.tokens"], found[f"{side}.lengths"])
-        for side, stream in self._raw.items():
-            stream.write(found[f"{side}.raw"].tobytes())
-
-    def end(self) -> None:
-        """Nothing stands behind the last part."""
 
 
 def _open_split(folder: Path, name: str, codec: Codec) -> Split:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
 from ..folder import token_dtype
-from ..preparation import CorpusReport, ReadPart, TextPart, numbered
+from ..preparation import CorpusReport, TextPart
 from ..sources import texts_in
 from .codec import Codec, TextForm, check_language, has_rules
 from .corpus import SIDES
@@ -84,59 +84,43 @@ class PrepareConfig:
 
     def options(self) -> dict[str, Any]:
         """All that decides what the corpus holds, but the bytes of the input."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        for without_effect in ("out", "workers"):
-            del values[without_effect]
         # Corpora that were made before there were fields stay what they are.
-        if self.fields is None:
-            del values["fields"]
+        without_effect = ("out", "workers", *(["fields"] if self.fields is None else []))
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in without_effect}
         return values | {"splits": sorted(self.splits)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareReport(CorpusReport):
-    """What was made."""
+def summary(report: CorpusReport, config: PrepareConfig) -> list[str]:
+    """The report on what `config` asked for, as lines of text.
 
-    read: Mapping[str, int]
-    """Pairs in the files of each split."""
-    kept: Mapping[str, int]
-    """Pairs of each split of the corpus."""
-    dropped: Mapping[str, int]
-    """Reason -> training pairs left out for it."""
-    held_out_every: int | None
-    """n where every n-th clean training pair became the validation split; None where one was given."""
-    vocabulary_sizes: tuple[int, int]
-    tokens: Mapping[str, tuple[int, int]]
-    """Source and target tokens of each split, EOS included."""
-
-    def summary(self, config: PrepareConfig) -> list[str]:
-        """The report on what `config` asked for, as lines of text."""
-        lines = [f"{self.out}: {'unchanged, nothing done' if self.unchanged else 'prepared'}"]
-        for name, pairs in self.kept.items():
-            source, target = self.tokens[name]
-            lines.append(f"{name}: {pairs:,} pairs, {source:,} source and {target:,} target tokens")
-        if self.dropped:
-            reasons = ", ".join(f"{reason} {pairs:,}" for reason, pairs in self.dropped.items())
-            lines.append(
-                f"left out of train: {sum(self.dropped.values()):,} of {self.read['train']:,} pairs ({reasons})"
-            )
-        if self.held_out_every:
-            lines.append(f"no validation split was given: every {self.held_out_every}rd pair of train became it")
-        source, target = self.vocabulary_sizes
+    Its counts: pairs that each split's files had, `read`, and that it has, `kept`; training pairs `dropped` by reason;
+    `held_out_every`, n where every n-th clean training pair became the validation split; `vocabulary_sizes` of source
+    and target, and `tokens` of both in each split, EOS included.
+    """
+    counts = report.counts
+    lines = [f"{report.out}: {'unchanged, nothing done' if report.unchanged else 'prepared'}"]
+    for name, pairs in counts["kept"].items():
+        source, target = counts["tokens"][name]
+        lines.append(f"{name}: {pairs:,} pairs, {source:,} source and {target:,} target tokens")
+    if dropped := counts["dropped"]:
         lines.append(
-            f"joint vocabulary: {source:,}" if config.joint else f"vocabularies: {source:,} source, {target:,} target"
+            f"left out of train: {sum(dropped.values()):,} of {counts['read']['train']:,} pairs ({reasons(dropped)})"
         )
-        for language in dict.fromkeys(config.languages):
-            if config.tokenise and not has_rules(language):
-                lines.append(f"note: Moses has no rules for {language!r}, and its English ones were used")
-        return lines
+    if counts["held_out_every"]:
+        lines.append(f"no validation split was given: every {counts['held_out_every']}rd pair of train became it")
+    source, target = counts["vocabulary_sizes"]
+    lines.append(
+        f"joint vocabulary: {source:,}" if config.joint else f"vocabularies: {source:,} source, {target:,} target"
+    )
+    for language in dict.fromkeys(config.languages):
+        if config.tokenise and not has_rules(language):
+            lines.append(f"note: Moses has no rules for {language!r}, and its English ones were used")
+    return lines
 
-    @classmethod
-    def of_unchanged(cls, state: Mapping[str, Any], *, out: Path, fingerprint: str) -> Self:
-        values = dict(state)
-        values["vocabulary_sizes"] = tuple(values["vocabulary_sizes"])
-        values["tokens"] = {name: tuple(counts) for name, counts in values["tokens"].items()}
-        return cls(out=out, unchanged=True, fingerprint=fingerprint, **values)
+
+def reasons(dropped: Mapping[str, int]) -> str:
+    """How many pairs were dropped for each reason, in words."""
+    return ", ".join(f"{reason} {pairs:,}" for reason, pairs in dropped.items())
 
 
 def drop_reason(source: str, target: str, config: PrepareConfig) -> str | None:
@@ -155,21 +139,6 @@ def drop_reason(source: str, target: str, config: PrepareConfig) -> str | None:
 
 
 _RawPair = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class PairPart(TextPart):
-    """A part, and which of its pairs go to the validation split: those of numbers that `held_out_every` divides."""
-
-    before: int
-    """Pairs in the parts before it."""
-    held_out_every: int | None
-
-    def pairs(self) -> Iterator[tuple[str, _RawPair, _RawPair]]:
-        """Split, raw and tokenised pair."""
-        every = self.held_out_every
-        for number, (raw, pair) in enumerate(pairs_of(self.path), self.before + 1):
-            yield "valid" if every and number % every == 0 else self.split, raw, pair
 
 
 def pairs_in(source: Path, target: Path, config: PrepareConfig) -> Iterator[_RawPair]:
@@ -195,36 +164,29 @@ def tokenise_pairs(config: PrepareConfig, split: str, pairs: Sequence[_RawPair])
     return {"read": len(pairs), "kept": len(lines) // 4, "dropped": dict(dropped)}, lines
 
 
-def pairs_of(path: Path) -> Iterator[tuple[_RawPair, _RawPair]]:
-    """Raw and tokenised pairs of a part."""
-    lines = path.read_bytes().decode().split("\n")[1:-1]
-    for at in range(0, len(lines), 4):
-        yield (lines[at], lines[at + 1]), (lines[at + 2], lines[at + 3])
+def pairs_of(part: TextPart) -> Iterator[tuple[str, _RawPair, _RawPair]]:
+    """Split, raw and tokenised pair of each in a part."""
+    lines = part.path.read_bytes().decode().split("\n")[1:-1]
+    for number, at in enumerate(range(0, len(lines), 4), part.first):
+        source, target, *pair = lines[at : at + 4]
+        yield "valid" if number in part.held_out else part.split, (source, target), (pair[0], pair[1])
 
 
-def pair_parts(parts: Sequence[ReadPart], held_out_every: int | None) -> list[PairPart]:
-    """The parts split by split. held_out_every: of the training pairs."""
-    return [
-        PairPart(path, split, before, held_out_every if split == "train" else None)
-        for path, split, before, _ in numbered(parts, "kept")
-    ]
-
-
-def count_part(part: PairPart) -> tuple[Counter[str], Counter[str]]:
+def count_part(part: TextPart) -> tuple[Counter[str], Counter[str]]:
     """How often each word of source and target occurs in the training pairs of a part."""
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    for split, _, pair in part.pairs():
+    for split, _, pair in pairs_of(part):
         if split == "train":
             for side, line in zip(counts, pair, strict=True):
                 side.update(line.split())
     return counts
 
 
-def encode_part(codec_folder: Path, part: PairPart) -> dict[str, NDArray[Any]]:
+def encode_part(codec_folder: Path, part: TextPart) -> dict[str, NDArray[Any]]:
     """The arrays of each split that a part holds pairs of, by the codec in that folder."""
     codec = _codec(codec_folder)
     pairs: dict[str, list[tuple[_RawPair, _RawPair]]] = {}
-    for split, raw, pair in part.pairs():
+    for split, raw, pair in pairs_of(part):
         pairs.setdefault(split, []).append((raw, pair))
     arrays: dict[str, NDArray[Any]] = {}
     for split, several in pairs.items():

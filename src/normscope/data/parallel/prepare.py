@@ -13,25 +13,15 @@ from typing import Any
 
 from ...errors import UserError
 from ...files import whole_folder
-from ..preparation import Preparation, Progress, prepared, read_parts
+from ..folder import TokenWriter
+from ..preparation import CorpusReport, Preparation, Progress, TextPart, numbered, prepared, read_parts
 from ..sources import source_sha256, texts_in
-from ..words import WordCounts
+from ..words import added, most_frequent
 from . import corpus as corpus_files
 from .codec import Codec, CodecSide
-from .corpus import SIDES, Corpus, PairWriter
-from .preparation import (
-    PairPart,
-    PrepareConfig,
-    PrepareReport,
-    count_part,
-    encode_part,
-    pair_parts,
-    pairs_in,
-    tokenise_pairs,
-)
+from .corpus import SIDES, Corpus
+from .preparation import PrepareConfig, count_part, encode_part, pairs_in, reasons, tokenise_pairs
 from .vocabulary import Vocabulary
-
-__all__ = ["HOLD_OUT_EVERY", "PrepareConfig", "PrepareReport", "Progress", "prepare"]
 
 HOLD_OUT_EVERY = 23
 _SHARE = 16
@@ -40,13 +30,13 @@ _WORDS_A_PAIR = 50
 """About as many, of both sides, by which very many pairs are known to be."""
 
 
-def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, total: None) -> PrepareReport:
+def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, total: None) -> CorpusReport:
     """Make the corpus at `config.out`, as `prepared` does. Stages: "check", "tokenise", "learn", "encode"."""
     return prepared(_Pairs(config), progress)
 
 
-class _Pairs(Preparation[PairPart, PrepareReport]):
-    corpus, reported = Corpus, PrepareReport
+class _Pairs(Preparation):
+    corpus = Corpus
     format_name, version, learned = corpus_files.FORMAT, corpus_files.VERSION, "codec"
     count, encode = staticmethod(count_part), staticmethod(encode_part)
 
@@ -57,10 +47,9 @@ class _Pairs(Preparation[PairPart, PrepareReport]):
         self.held_out_every = None if "valid" in config.splits else HOLD_OUT_EVERY
 
     def inputs(self, progress: Progress) -> dict[str, Any]:
-        paths = [path for pair in self.config.splits.values() for path in pair]
         digests = []
-        for done, path in enumerate(paths):
-            progress("check", done, 2 * len(paths))
+        for done, path in enumerate(self.sources):
+            progress("check", done, 2 * len(self.sources))
             digests.append(source_sha256(path))
         names = [f"{name}.{side}" for name in self.config.splits for side in SIDES]
         return {"inputs": dict(zip(names, digests, strict=True))}
@@ -68,7 +57,7 @@ class _Pairs(Preparation[PairPart, PrepareReport]):
     def check(self, progress: Progress) -> None:
         self.pairs_read = _checked_counts(self.config, progress)
 
-    def read(self, folder: Path, progress: Progress) -> list[PairPart]:
+    def read(self, folder: Path, progress: Progress) -> list[TextPart]:
         config, total, done = self.config, sum(self.pairs_read.values()), 0
 
         def pairs_done(known: Mapping[str, Any]) -> None:
@@ -91,20 +80,20 @@ class _Pairs(Preparation[PairPart, PrepareReport]):
             kept[split] += known["kept"]
             self.dropped.update(known["dropped"])
         self.words = _WORDS_A_PAIR * kept["train"]
-        if self.held_out_every:
-            kept["valid"] = kept["train"] // self.held_out_every
+        held_out = {}
+        if every := self.held_out_every:
+            held_out["train"] = range(every - 1, kept["train"], every)
+            kept["valid"] = len(held_out["train"])
             kept["train"] -= kept["valid"]
         self.kept = dict(kept)
         _check_kept(self.kept, self.pairs_read, self.dropped)
-        return pair_parts(parts, self.held_out_every)
+        return numbered(parts, "kept", held_out)
 
     def learn(self, counts: Sequence[Counter[str]], path: Path) -> None:
         config = self.config
         if config.joint:
-            both = WordCounts()
-            for side in counts:
-                both.add(side)
-            source = target = Vocabulary.of_counts(both.most(), config.vocabulary_size)
+            both = added(added(Counter(), counts[0]), counts[1])
+            source = target = Vocabulary.of_counts(most_frequent(both), config.vocabulary_size)
         else:
             source, target = (_learn_side(side, config, name) for side, name in zip(counts, SIDES, strict=True))
         source_form, target_form = config.forms()
@@ -112,24 +101,25 @@ class _Pairs(Preparation[PairPart, PrepareReport]):
         with whole_folder(path) as made:
             codec.save(made)
 
-    def writers(self, folder: Path, learned: Path, stack: ExitStack) -> dict[str, PairWriter]:
+    def writers(self, folder: Path, learned: Path, stack: ExitStack) -> dict[str, TokenWriter]:
         codec = Codec.load(learned)
         codec.save(folder)
-        self.vocabulary_sizes = len(codec.source.vocabulary), len(codec.target.vocabulary)
-        return {name: PairWriter(folder, name, codec, stack) for name in self.kept}
+        self.vocabulary_sizes = [len(codec.source.vocabulary), len(codec.target.vocabulary)]
+        return {
+            f"{name}.{side}": stack.enter_context(TokenWriter(folder, f"{name}.{side}", size, raw=name != "train"))
+            for name in self.kept
+            for side, size in zip(SIDES, self.vocabulary_sizes, strict=True)
+        }
 
-    def report(self, writers: Mapping[str, PairWriter]) -> PrepareReport:
-        return PrepareReport(
-            out=self.out,
-            unchanged=False,
-            fingerprint="",
-            read=self.pairs_read,
-            kept=self.kept,
-            dropped=dict(self.dropped),
-            held_out_every=self.held_out_every,
-            vocabulary_sizes=self.vocabulary_sizes,
-            tokens={name: writer.tokens for name, writer in writers.items()},
-        )
+    def counts(self, writers: Mapping[str, TokenWriter]) -> dict[str, Any]:
+        return {
+            "read": self.pairs_read,
+            "kept": self.kept,
+            "dropped": dict(self.dropped),
+            "held_out_every": self.held_out_every,
+            "vocabulary_sizes": self.vocabulary_sizes,
+            "tokens": {name: [writers[f"{name}.{side}"].tokens for side in SIDES] for name in self.kept},
+        }
 
 
 def _checked_counts(config: PrepareConfig, progress: Progress) -> dict[str, int]:
@@ -152,8 +142,8 @@ def _checked_counts(config: PrepareConfig, progress: Progress) -> dict[str, int]
 
 def _check_kept(kept: Mapping[str, int], pairs_read: Mapping[str, int], dropped: Mapping[str, int]) -> None:
     if not kept["train"]:
-        reasons = ", ".join(f"{reason} {pairs:,}" for reason, pairs in dropped.items())
-        raise UserError(f"none of the {pairs_read['train']:,} training pairs can be kept ({reasons}); check the files")
+        why = reasons(dropped)
+        raise UserError(f"none of the {pairs_read['train']:,} training pairs can be kept ({why}); check the files")
     if not kept["valid"]:
         raise UserError(
             f"{kept['train']:,} clean training pairs are too few to take every {HOLD_OUT_EVERY}rd for validation; "
