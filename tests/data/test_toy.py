@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from normscope.data.toy import MAX_TOKENS, MIN_TOKENS, SPLITS, split_of, toy_pairs, toy_words
+from normscope.data.lexicon import english_words, german_words
+from normscope.data.toy import MAX_TOKENS, MIN_TOKENS, SPLITS, split_of, toy_pairs
 from normscope.errors import UserError
 
 Pairs = list[tuple[str, str]]
@@ -98,7 +99,7 @@ def test_many_distinct_sentences(sample: Pairs):
 
 
 def test_word_lists_are_exactly_what_occurs(sample: Pairs):
-    listed = toy_words()
+    listed = german_words(), english_words()
     for side in (0, 1):
         found = {word for pair in sample for word in pair[side].split(" ")}
         assert listed[side] == sorted(found)

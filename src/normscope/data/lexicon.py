@@ -6,13 +6,14 @@ singular and 2 for the plural.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-NOMINATIVE, ACCUSATIVE, DATIVE = 0, 1, 2
+NOMINATIVE, ACCUSATIVE, DATIVE = range(3)
 CASES: Final = ("nominative", "accusative", "dative")
-ICH, SINGULAR, PLURAL = 0, 1, 2
+SINGULAR, PLURAL = 1, 2
 
 
 def english_s(phrase: str) -> str:
@@ -47,16 +48,16 @@ class Noun(NamedTuple):
 class Verb(NamedTuple):
     """One verb. `finite` holds the forms for ich, er and wir without the separable prefix; the last is the infinitive.
 
-    `objects` names the kinds of noun it takes, in `case`; an empty tuple makes it intransitive. `place` says whether
+    `objects` names the kinds of noun it takes, in `case`; none makes it intransitive. `place` says whether
     a place may be added, `perfect` names the auxiliary: er hat gesehen, er ist gekommen.
     """
 
-    finite: tuple[str, str, str]
+    finite: Sequence[str]
     participle: str
     en: str
     en_past: str
     prefix: str = ""
-    objects: tuple[str, ...] = ()
+    objects: Sequence[str] = ()
     case: int = ACCUSATIVE
     perfect: str = "haben"
     place: bool = True
@@ -69,21 +70,13 @@ class Verb(NamedTuple):
 class Modal(NamedTuple):
     """A verb that sends an infinitive to the end. `auxiliary` tells "can see" (True) from "wants to see" (False)."""
 
-    finite: tuple[str, str, str]
+    finite: Sequence[str]
     en: str
     auxiliary: bool
 
 
 _LEXICON: Final = tomllib.loads(Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8"))
-
-
-def _forms(text: str) -> tuple[str, str, str]:
-    first, second, third = text.split()
-    return first, second, third
-
-
-def _pairs(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((german, english) for german, english in rows)
+_Pairs = Sequence[tuple[str, str]]
 
 
 def _nouns() -> tuple[Noun, ...]:
@@ -103,48 +96,40 @@ def _nouns() -> tuple[Noun, ...]:
 
 
 def _verb(row: Mapping[str, Any]) -> Verb:
-    given = {**row, "finite": _forms(row["finite"]), "objects": tuple(row.get("objects", "").split())}
-    return Verb(**given | ({"case": CASES.index(row["case"])} if "case" in row else {}))
+    case = CASES.index(row.get("case", "accusative"))
+    return Verb(**{**row, "finite": row["finite"].split(), "objects": row.get("objects", "").split(), "case": case})
 
 
 def _modal(row: Mapping[str, Any]) -> Modal:
-    return Modal(**{**row, "finite": _forms(row["finite"])})
+    return Modal(**{**row, "finite": row["finite"].split()})
 
 
 NOUNS: Final = _nouns()
 VERBS: Final = tuple(map(_verb, _LEXICON["verbs"]["full"]))
 MODALS: Final = tuple(map(_modal, _LEXICON["verbs"]["modal"]))
 FUTURE: Final = _modal(_LEXICON["verbs"]["future"])
-PERFECT: Final = {verb: _forms(text) for verb, text in _LEXICON["verbs"]["perfect"].items()}
-COPULA: Final = {tense: (_forms(de), _forms(en)) for tense, (de, en) in _LEXICON["verbs"]["copula"].items()}
-REPORTS: Final = tuple(
-    (_forms(finite), str(en), str(link), str(en_link)) for finite, en, link, en_link in _LEXICON["verbs"]["reports"]
-)
-ADJECTIVES: Final = dict[str, str](_LEXICON["adjectives"])
-FITTING_ADJECTIVES: Final = {kind: tuple(text.split()) for kind, text in _LEXICON["fitting"].items()}
-DETERMINERS: Final = {stem: (one, several) for stem, (one, several) in _LEXICON["determiners"].items()}
-TIMES: Final = {tense: _pairs(rows) for tense, rows in _LEXICON["times"].items()}
-SUBJECT_PRONOUNS: Final = tuple(
-    (de, en, ("ich", "er", "wir").index(form)) for de, en, form in _LEXICON["pronouns"]["subject"]
-)
-OBJECT_PRONOUNS: Final = {case: _pairs(_LEXICON["pronouns"][CASES[case]]) for case in (ACCUSATIVE, DATIVE)}
-SUBORDINATORS: Final = _pairs(_LEXICON["pairs"]["subordinators"])
-COORDINATORS: Final = _pairs(_LEXICON["pairs"]["coordinators"])
-QUESTION_WORDS: Final = _pairs(_LEXICON["pairs"]["question_words"])
-PLACES: Final = _pairs(_LEXICON["pairs"]["places"])
-DEGREES: Final = _pairs(_LEXICON["pairs"]["degrees"])
+PERFECT: Final = {verb: text.split() for verb, text in _LEXICON["verbs"]["perfect"].items()}
+COPULA: Final = {tense: (de.split(), en.split()) for tense, (de, en) in _LEXICON["verbs"]["copula"].items()}
+REPORTS: Final = [(finite.split(), *others) for finite, *others in _LEXICON["verbs"]["reports"]]
+ADJECTIVES: Final[Mapping[str, str]] = _LEXICON["adjectives"]
+FITTING_ADJECTIVES: Final = {kind: text.split() for kind, text in _LEXICON["fitting"].items()}
+DETERMINERS: Final[Mapping[str, tuple[str, str]]] = _LEXICON["determiners"]
+TIMES: Final[Mapping[str, _Pairs]] = _LEXICON["times"]
+_PRONOUNS: Final = _LEXICON["pronouns"]
+SUBJECT_PRONOUNS: Final = [(de, en, ("ich", "er", "wir").index(form)) for de, en, form in _PRONOUNS["subject"]]
+OBJECT_PRONOUNS: Final[Mapping[int, _Pairs]] = {case: _PRONOUNS[CASES[case]] for case in (ACCUSATIVE, DATIVE)}
+PAIRS: Final[Mapping[str, _Pairs]] = _LEXICON["pairs"]
+"""Subordinators, coordinators, question words, places and degrees."""
 _ENDINGS: Final = _LEXICON["endings"]
 _GENDERS: Final = "mfnp"
 
 
 def determiner(stem: str, case: int, gender: str) -> str:
     """Article or its like: (der, ACCUSATIVE, m) -> den; (mein, DATIVE, f) -> meiner; (ein, any, p) -> nothing."""
-    column = _GENDERS.index(gender)
-    if stem == "der":
-        return str(_ENDINGS["der"][case][column])
     if stem == "ein" and gender == "p":
         return ""
-    return stem + str(_ENDINGS["dies" if stem == "dies" else "ein"][case][column])
+    ending = str(_ENDINGS[stem if stem in ("der", "dies") else "ein"][case][_GENDERS.index(gender)])
+    return ending if stem == "der" else stem + ending
 
 
 def adjective(stem: str, after: str, case: int, gender: str) -> str:
@@ -162,7 +147,7 @@ def predicate(stem: str) -> str:
 
 def german_words() -> list[str]:
     """Every German surface word and punctuation mark, sorted."""
-    slots = [(case, gender) for case in (NOMINATIVE, ACCUSATIVE, DATIVE) for gender in _GENDERS]
+    slots = [(case, gender) for case in range(len(CASES)) for gender in _GENDERS]
     words = {".", ",", "?", "nicht", "im", "mit"}
     for noun in NOUNS:
         words |= {noun.singular, noun.plural, noun.form(DATIVE, plural=True)}
@@ -176,10 +161,7 @@ def german_words() -> list[str]:
         words |= {adjective(stem, after, *slot) for after in ("der", "ein") for slot in slots} | {predicate(stem)}
     for finite in (*PERFECT.values(), *(finite for finite, _ in COPULA.values()), *(row[0] for row in REPORTS)):
         words.update(finite)
-    pronouns = (SUBJECT_PRONOUNS, *OBJECT_PRONOUNS.values())
-    for rows in (*pronouns, *TIMES.values(), PLACES, DEGREES, SUBORDINATORS, COORDINATORS, QUESTION_WORDS):
-        words |= {word for row in rows for word in str(row[0]).split()}
-    words |= {row[2] for row in REPORTS}
+    words |= {word for german, *_ in _translated() for word in german.split()} | {link for _, _, link, _ in REPORTS}
     return sorted(words - {""})
 
 
@@ -192,7 +174,10 @@ def english_words() -> list[str]:
     phrases += [modal.en for modal in (FUTURE, *MODALS)]
     phrases += [form for _, forms in COPULA.values() for form in forms]
     phrases += [phrase for _, en, _, link in REPORTS for phrase in (en, english_s(en), link)]
-    pronouns = (SUBJECT_PRONOUNS, *OBJECT_PRONOUNS.values())
-    for rows in (*pronouns, *TIMES.values(), PLACES, DEGREES, SUBORDINATORS, COORDINATORS, QUESTION_WORDS):
-        phrases += [str(row[1]) for row in rows]
+    phrases += [english for _, english, *_ in _translated()]
     return sorted({word for phrase in phrases for word in phrase.split()})
+
+
+def _translated() -> Iterator[Any]:
+    """What is not inflected: German, English, and for pronouns their form."""
+    return chain(SUBJECT_PRONOUNS, *OBJECT_PRONOUNS.values(), *TIMES.values(), *PAIRS.values())

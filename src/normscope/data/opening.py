@@ -9,10 +9,11 @@ from ..limits.reading import is_folder, shown
 from .batches import StableDraw
 from .documents.corpus import DocumentCorpus
 from .documents.tokeniser import TextTokeniser
+from .lexicon import english_words, german_words
 from .parallel.codec import Codec, CodecSide, TextForm
 from .parallel.corpus import Corpus
 from .parallel.vocabulary import Vocabulary
-from .toy import SPLITS, toy_pairs, toy_words
+from .toy import SPLITS, toy_pairs
 
 TOY = "toy"
 _TOY_HELD_OUT = 500
@@ -58,8 +59,7 @@ def _folder(corpus: str, command: str) -> Path:
 
 def toy_corpus(train_pairs: int) -> Corpus:
     """The embedded language in memory: word-level vocabularies, joined, and 500 pairs each to validate and test on."""
-    german, english = toy_words()
-    vocabulary = Vocabulary.of_words(sorted({*german, *english}))
+    vocabulary = Vocabulary.of_words(sorted({*german_words(), *english_words()}))
     sides = [
         CodecSide(form=TextForm(language=language, tokenise=False, lowercase=True), vocabulary=vocabulary)
         for language in ("de", "en")

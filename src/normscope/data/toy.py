@@ -15,7 +15,7 @@ An object is fronted only if its form cannot be a subject's, so equal sources al
 import hashlib
 from collections.abc import Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..errors import UserError
 from . import lexicon as lex
@@ -45,7 +45,6 @@ class _Phrase(NamedTuple):
 
 
 ABSENT: Final = _Phrase()
-_ToyPair = tuple[str, str]
 
 
 class _Clause(NamedTuple):
@@ -132,7 +131,7 @@ def _place(draw: StableDraw, verb: lex.Verb) -> _Phrase:
         return _Phrase(f"mit {company.de}", f"with {company.en}")
     if not verb.place:
         return ABSENT
-    de, en = draw.one_of(lex.PLACES)
+    de, en = draw.one_of(lex.PAIRS["places"])
     kinds = ("place",) if de == "in" else ("place", "thing", "opening", "text")
     where = _noun_phrase(draw, kinds, DATIVE, adjectives=0.15)
     german = f"{de} {where.de}"
@@ -145,7 +144,7 @@ def _state(draw: StableDraw, subject: _Phrase, tense: str) -> _Clause:
     """Predicate adjectives, uninflected: die männer sind sehr alt -> the men are very old."""
     finite, en = lex.COPULA[tense]
     stem = draw.one_of(lex.FITTING_ADJECTIVES[subject.kind])
-    degree, en_degree = draw.one_of(lex.DEGREES) if draw.chance(0.5) else ("", "")
+    degree, en_degree = draw.one_of(lex.PAIRS["degrees"]) if draw.chance(0.5) else ("", "")
     state = _join(degree, lex.predicate(stem))
     en_state = _join(en_degree, lex.ADJECTIVES[stem])
     be = en[subject.form]
@@ -209,10 +208,8 @@ def _verb_first(clause: _Clause) -> str:
 
 def _verb_second(clause: _Clause, lead: str = "subject") -> str:
     """Main clause opened by the piece named `lead`: subject, object, time or place."""
-    first = {"subject": clause.subject, "object": clause.object, "time": clause.time, "place": clause.place}[lead]
-    kept = [ABSENT if piece is first else piece for piece in (clause.subject, clause.object, clause.time, clause.place)]
-    rest = clause._replace(subject=kept[0], object=kept[1], time=kept[2], place=kept[3])
-    return _join(first.de, _verb_first(rest))
+    rest: Any = {lead: ABSENT}
+    return _join(getattr(clause, lead).de, _verb_first(clause._replace(**rest)))
 
 
 def _verb_final(clause: _Clause) -> str:
@@ -226,22 +223,20 @@ def _english(clause: _Clause, *, lead: str = "subject", question: bool = False) 
     auxiliary, verb = clause.en_support if question or clause.negated else ("", clause.en_plain)
     start = (auxiliary, who) if question else (who, auxiliary)
     core = _join(*start, "not" if clause.negated else "", verb, clause.object.en)
-    if lead == "time":
-        return _join(time, core, place)
-    return _join(place, core, time) if lead == "place" else _join(core, place, time)
+    return _join(*{"time": (time, core, place), "place": (place, core, time)}.get(lead, (core, place, time)))
 
 
-def _statement(draw: StableDraw) -> _ToyPair:
+def _statement(draw: StableDraw) -> tuple[str, str]:
     clause = _clause(draw, rich=True)
     leads = [lead for lead in ("object", "time", "place") if getattr(clause, lead).may_lead]
     lead = draw.one_of(leads) if leads and draw.chance(0.5) else "subject"
     return f"{_verb_second(clause, lead)} .", f"{_english(clause, lead=lead)} ."
 
 
-def _question(draw: StableDraw) -> _ToyPair:
+def _question(draw: StableDraw) -> tuple[str, str]:
     """wann ruft die frau ihn an ? -> when does the woman call him ?"""
     clause = _clause(draw, rich=True)
-    de, en = draw.one_of(lex.QUESTION_WORDS) if draw.chance(0.5) else ("", "")
+    de, en = draw.one_of(lex.PAIRS["question_words"]) if draw.chance(0.5) else ("", "")
     if de and clause.is_state:
         de, en = "warum", "why"
     if de:
@@ -249,9 +244,9 @@ def _question(draw: StableDraw) -> _ToyPair:
     return _join(de, _verb_first(clause), "?"), _join(en, _english(clause, question=True), "?")
 
 
-def _subordinate(draw: StableDraw) -> _ToyPair:
+def _subordinate(draw: StableDraw) -> tuple[str, str]:
     """wenn er schläft , arbeiten wir . -> if he sleeps , we work .   wir warten , weil ... -> we wait because ..."""
-    de, en = draw.one_of(lex.SUBORDINATORS)
+    de, en = draw.one_of(lex.PAIRS["subordinators"])
     main, side = (_clause(draw, past=de != "wenn") for _ in range(2))
     german = f"{de} {_verb_final(side)}"
     if draw.chance(0.35):
@@ -259,7 +254,7 @@ def _subordinate(draw: StableDraw) -> _ToyPair:
     return f"{_verb_second(main)} , {german} .", f"{_english(main)} {en} {_english(side)} ."
 
 
-def _report(draw: StableDraw) -> _ToyPair:
+def _report(draw: StableDraw) -> tuple[str, str]:
     """sie fragt , ob das kind schläft . -> she asks whether the child sleeps ."""
     finite, en, link, en_link = draw.one_of(lex.REPORTS)
     who, told = _subject(draw, ("person",), adjectives=0.25, pronouns=0.5), _clause(draw)
@@ -270,14 +265,14 @@ def _report(draw: StableDraw) -> _ToyPair:
     )
 
 
-def _coordination(draw: StableDraw) -> _ToyPair:
+def _coordination(draw: StableDraw) -> tuple[str, str]:
     """er schläft , aber wir arbeiten . -> he sleeps , but we work ."""
-    de, en = draw.one_of(lex.COORDINATORS)
+    de, en = draw.one_of(lex.PAIRS["coordinators"])
     one, two = _clause(draw), _clause(draw)
     return f"{_verb_second(one)} {de} {_verb_second(two)} .", f"{_english(one)} {en} {_english(two)} ."
 
 
-def _relative(draw: StableDraw) -> _ToyPair:
+def _relative(draw: StableDraw) -> tuple[str, str]:
     """der mann , der uns sieht , wartet . -> the man who sees us waits .   der mann , den wir sehen -> whom we see"""
     who = _noun_phrase(draw, ("person",), NOMINATIVE, adjectives=0.2)
     if who.gender == "m" and draw.chance(0.5):
@@ -299,7 +294,7 @@ def split_of(source: str) -> str:
     return {0: "valid", 1: "test"}.get(tenth, "train")
 
 
-def _pair(seed: int, split: str, index: int) -> _ToyPair:
+def _pair(seed: int, split: str, index: int) -> tuple[str, str]:
     draw = StableDraw(f"{seed}/{split}/{index}")
     while True:
         de, en = draw.one_of(_KINDS)(draw)
@@ -319,8 +314,3 @@ def toy_pairs(count: int, *, seed: int, split: str) -> list[tuple[str, str]]:
     if split not in SPLITS:
         raise UserError(f"unknown split {split!r} of the toy language; choose one of {', '.join(SPLITS)}")
     return [_pair(seed, split, index) for index in range(count)]
-
-
-def toy_words() -> tuple[list[str], list[str]]:
-    """Every word that the two sides can show, sorted: German-like first, punctuation included."""
-    return lex.german_words(), lex.english_words()

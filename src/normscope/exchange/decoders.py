@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ..model import DecoderConfig, LanguageModel
-from ..tasks.words import SpecialIds
 from .forms import ExportContents, Names, norm_epsilon, renamed, stack_names, tensor_names, weights
 
 _QKV = ("query", "key", "value")
@@ -26,7 +25,7 @@ _GPT2_LAYER: Names = {
 GPT2_ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu"}
 
 
-def gpt2(model: LanguageModel, ids: SpecialIds) -> ExportContents:
+def gpt2(model: LanguageModel, ids: Mapping[str, int]) -> ExportContents:
     """`GPT2LMHeadModel`: Pre-LN. Its matrices stand as (in, out), those of query, key and value side by side."""
     ours = model.config
     state = weights(model)
@@ -129,7 +128,7 @@ class RotaryLayout:
         # Matrices without biases have no such tensor on either side.
         return {ours: theirs for ours, theirs in pairs.items() if ours in own}
 
-    def __call__(self, model: LanguageModel, ids: SpecialIds) -> ExportContents:
+    def __call__(self, model: LanguageModel, ids: Mapping[str, int]) -> ExportContents:
         names, tensors = self.names(model), weights(model)
         if names.keys() != tensors.keys():
             raise ValueError(f"no place for {', '.join(sorted(names.keys() ^ tensors.keys())[:5])}")
@@ -142,7 +141,7 @@ class RotaryLayout:
         """Our tensor of that name as it is written there."""
         return tensor - self.gain_from if ".norm." in name else tensor
 
-    def _config(self, model: LanguageModel, ids: SpecialIds) -> dict[str, Any]:
+    def _config(self, model: LanguageModel, ids: Mapping[str, int]) -> dict[str, Any]:
         ours, shape = model.config, model.decoder.placement.stack
         return {
             "architectures": [self.architecture],

@@ -3,6 +3,7 @@
 BERT's layout (Post-LN) and RoBERTa-PreLayerNorm's (Pre-LN); Marian's (Post-LN) and M2M100's (Pre-LN).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ import torch
 from ..data.parallel.vocabulary import BOS, EOS, PAD
 from ..model import EncoderDecoder, MaskedEncoder
 from ..model.embedding import sinusoids
-from ..tasks.words import SpecialIds
 from .forms import ExportContents, Names, norm_epsilon, renamed, stack_names, weights
 
 _BERT_LAYER: Names = {
@@ -39,7 +39,7 @@ _EMBEDDING: Names = {
 BERT_ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
-def bert(model: MaskedEncoder, ids: SpecialIds) -> ExportContents:
+def bert(model: MaskedEncoder, ids: Mapping[str, int]) -> ExportContents:
     """`BertForPreTraining`, and so `BertModel` and every other head's model of BERT: Post-LN."""
     names = {
         **{ours: f"bert.{theirs}" for ours, theirs in _EMBEDDING.items()},
@@ -57,7 +57,7 @@ def bert(model: MaskedEncoder, ids: SpecialIds) -> ExportContents:
     return ExportContents(config=config, tensors=renamed(weights(model), names))
 
 
-def roberta_prelayernorm(model: MaskedEncoder, ids: SpecialIds) -> ExportContents:
+def roberta_prelayernorm(model: MaskedEncoder, ids: Mapping[str, int]) -> ExportContents:
     """`RobertaPreLayerNormForMaskedLM`: Pre-LN with a final norm. Judging sentence pairs has no place there.
 
     Its positions count from the padding id + 1, so the table has that many rows more.
@@ -85,7 +85,7 @@ def roberta_prelayernorm(model: MaskedEncoder, ids: SpecialIds) -> ExportContent
     return ExportContents(config=config, tensors=tensors, left_out=left_out)
 
 
-def _bert_config(model: MaskedEncoder, ids: SpecialIds) -> dict[str, Any]:
+def _bert_config(model: MaskedEncoder, ids: Mapping[str, int]) -> dict[str, Any]:
     ours = model.config
     segments = model.embedding.segments
     assert segments is not None
@@ -126,7 +126,7 @@ _LAYER = _attention("attention", "self_attn", "self_attn_layer_norm") | {
 _CROSS = _attention("cross_attention", "encoder_attn", "encoder_attn_layer_norm")
 
 
-def marian(model: EncoderDecoder, ids: SpecialIds) -> ExportContents:
+def marian(model: EncoderDecoder, ids: Mapping[str, int]) -> ExportContents:
     """`MarianMTModel`: Post-LN. Its own sinusoids begin at position 0 and have other frequencies, so ours go along.
 
     It ties what a sentence's decoder begins with to no other token, so that </s>, as in fairseq, can be it.
@@ -154,7 +154,7 @@ def marian(model: EncoderDecoder, ids: SpecialIds) -> ExportContents:
     return ExportContents(config=config, tensors=tensors)
 
 
-def m2m100(model: EncoderDecoder, ids: SpecialIds) -> ExportContents:
+def m2m100(model: EncoderDecoder, ids: Mapping[str, int]) -> ExportContents:
     """`M2M100ForConditionalGeneration`: Pre-LN with a final norm in both stacks, and fairseq's sinusoids, as ours.
 
     It has one table of embeddings for both languages.

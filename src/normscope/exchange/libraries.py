@@ -6,7 +6,7 @@ Hugging Face transformers opens what is written without it; CTranslate2, which t
 
 # B = sentences, T = longest sentence, V = vocabulary, N = tokens of a sentence, D = width
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from ..data.parallel.vocabulary import EOS
 from ..errors import UserError, installation
 from ..model import EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from ..model.embedding import sinusoids
-from ..tasks.words import SpecialIds, Words
+from ..tasks.words import Words
 from .encoders import POSITIONS
 from .forms import ExportContents, norm_epsilon, weights
 
@@ -32,7 +32,7 @@ _AnyModel = TypeVar("_AnyModel", EncoderDecoder, MaskedEncoder, LanguageModel)
 
 
 def writer(
-    convert: Callable[[_AnyModel, SpecialIds], ExportContents],
+    convert: Callable[[_AnyModel, Mapping[str, int]], ExportContents],
 ) -> Callable[[_AnyModel, Path, Words], tuple[str, ...]]:
     """What writes a folder from what `convert` gives."""
 
@@ -85,7 +85,7 @@ def _of_encoder_decoder(model: EncoderDecoder, opened: Any, words: Words) -> flo
     return _largest(model.logits(ours), layout.pack(logits))
 
 
-def _batch(lengths: list[int], tokens: list[str], ids: SpecialIds, pad: int) -> tuple[Layout, Tensor]:
+def _batch(lengths: list[int], tokens: list[str], ids: Mapping[str, int], pad: int) -> tuple[Layout, Tensor]:
     """Random regular tokens on a right-padded grid, the same ones every time."""
     special = set(ids.values())
     regular = torch.tensor([i for i in range(len(tokens)) if i not in special])

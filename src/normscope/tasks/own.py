@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..model.linear import in_mode
 from ..placement import AsBuilt, StackShape, named, registered
 from ..settings.files import OwnFile, factory_in, with_factory
 from ..train import Objective
@@ -183,11 +184,9 @@ class _OwnObjective(Objective):
     @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
         """The mean loss over the targets of all batches."""
-        was_training = model.training
-        model.eval()
         batches = self.data.validation
-        total = math.fsum(float(self.loss_sums(model, batch.to(self.device))[1]) for batch in batches)
-        model.train(was_training)
+        with in_mode(model, training=False):
+            total = math.fsum(float(self.loss_sums(model, batch.to(self.device))[1]) for batch in batches)
         nll = total / sum(batch.targets for batch in batches)
         return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}
 

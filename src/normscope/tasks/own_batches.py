@@ -1,9 +1,12 @@
 """Batches of a user's own by their numbers: from a function, a list, a data loader, or whatever can be gone through."""
 
 import hashlib
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -102,88 +105,65 @@ def digest(values: Iterable[Any]) -> str:
     return found.hexdigest()
 
 
-class Source(Protocol):
+class Source(ABC):
     """Batches by their numbers, from 0 over all epochs."""
 
-    @property
-    def count(self) -> int | None:
-        """Batches of an epoch; None where there is no end."""
-        ...
+    count: int | None = None
+    """Batches of an epoch; None where there is no end."""
+    words: str
+    """What it is."""
+    exact: bool = True
+    """Whether the batch of a number is the same whenever it is asked for, so that a run resumes exactly."""
 
-    @property
-    def words(self) -> str:
-        """What it is."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """Whether the batch of a number is the same whenever it is asked for, so that a run resumes exactly."""
-        ...
-
+    @abstractmethod
     def batch(self, number: int, seed: int) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbered:
+class _Numbered(Source):
     """A function of the batch's number; what it draws is a function of the number and the seed."""
 
-    function: Callable[[int], Any]
-    count: int | None = None
-    words: str = "a function of the batch's number"
-    exact: bool = True
+    words = "a function of the batch's number"
+
+    def __init__(self, function: Callable[[int], Any]) -> None:
+        self.function = function
 
     def batch(self, number: int, seed: int) -> Any:
         seed_data(seed, number)
         return self.function(number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(Source):
     """A sequence of batches, in its order in every epoch."""
 
-    items: Sequence[Any]
-    exact: bool = True
-
-    @property
-    def count(self) -> int:
-        return len(self.items)
-
-    @property
-    def words(self) -> str:
-        return f"a {type(self.items).__name__} of {self.count:,}, in its order"
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items, self.count = items, len(items)
+        self.words = f"a {type(items).__name__} of {self.count:,}, in its order"
 
     def batch(self, number: int, seed: int) -> Any:
         seed_data(seed, number)
-        return self.items[number % self.count]
+        return self.items[number % len(self.items)]
 
 
-@dataclass(slots=True)
-class _Loaded:
+class _Loaded(Source):
     """A data loader over a data set with places: its sampler is asked for the order of an epoch, under the run's seed.
 
     An order is drawn whole and not gone through, so that any batch can be fetched by its number, by any process.
     """
 
-    loader: "DataLoader[Any]"
-    count: int = field(init=False)
-    exact: bool = field(init=False)
-    _orders: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, loader: "DataLoader[Any]") -> None:
+        self.loader = loader
+        self._orders: dict[tuple[int, int], list[Any]] = {}
         once = self._order(0, 0)
         self._orders.clear()
-        self.count, self.exact = len(once), once == self._order(0, 0)
-
-    @property
-    def words(self) -> str:
-        return f"a DataLoader of {self.count:,} batches an epoch"
+        self._length, self.exact = len(once), once == self._order(0, 0)
+        self.count, self.words = self._length, f"a DataLoader of {self._length:,} batches an epoch"
 
     def batch(self, number: int, seed: int) -> Any:
-        epoch, place = divmod(number, self.count)
+        epoch, place = divmod(number, self._length)
         order = self._order(epoch, seed)
-        if len(order) != self.count:
+        if len(order) != self._length:
             raise UserError(
-                f"the sampler of the DataLoader gives {len(order)} batches in an epoch, and gave {self.count}"
+                f"the sampler of the DataLoader gives {len(order)} batches in an epoch, and gave {self._length}"
             )
         seed_data(seed, number)
         return self.loader.collate_fn(self._items(order[place]))
@@ -211,32 +191,30 @@ class _Loaded:
         return self._orders[epoch, seed]
 
 
-@dataclass(slots=True)
-class _Passed:
+class _Passed(Source):
     """Something that can only be gone through, again and again: a later batch is reached through all before it."""
 
-    items: Iterable[Any]
-    count: int | None = None
-    words: str = "gone through from its beginning, without an order that is known"
-    exact: bool = False
-    _going: Iterator[Any] = field(default_factory=lambda: iter(()))
-    _next: int = 0
-    _began: bool = False
+    words, exact = "gone through from its beginning, without an order that is known", False
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.items = items
+        self._going, self._next = self._again_and_again(), math.inf
 
     def batch(self, number: int, seed: int) -> Any:
-        if not self._began or number < self._next:
+        if number < self._next:
             seed_data(seed, 0)
-            self._going, self._next, self._began = iter(self.items), 0, True
-        found, fresh = None, False
-        while self._next <= number:
-            try:
-                found, fresh = next(self._going), False
-                self._next += 1
-            except StopIteration:
-                if fresh:
-                    raise UserError("batches() gave nothing to go through") from None
-                self._going, fresh = iter(self.items), True
+            self._going, self._next = self._again_and_again(), 0
+        found = next(islice(self._going, number - int(self._next), None))
+        self._next = number + 1
         return found
+
+    def _again_and_again(self) -> Iterator[Any]:
+        while True:
+            item = nothing = object()
+            for item in self.items:
+                yield item
+            if item is nothing:
+                raise UserError("batches() gave nothing to go through")
 
 
 def source_of(given: Any, name: str) -> Source:

@@ -12,15 +12,13 @@ from ..data.documents.tokeniser import CLS, MASK, PAD, SEP, UNK, TextTokeniser
 from ..data.parallel.codec import Codec
 from ..data.parallel.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-SpecialIds = Mapping[str, int]
-"""Special token -> id, under the names of BERT's ([PAD], [UNK], [CLS], [SEP], [MASK]) or fairseq's (<s>, <pad>, …)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
     """What a folder has to say about a model's tokens."""
 
-    ids: SpecialIds
+    ids: Mapping[str, int]
+    """Special token -> id, by the names of BERT's ([PAD], [UNK], [CLS], [SEP], [MASK]) or fairseq's (<s>, <pad>, …)."""
     source: list[str]
     """Tokens by id; of a model with one vocabulary, all of them."""
     target: list[str]

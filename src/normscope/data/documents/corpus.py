@@ -16,16 +16,6 @@ from numpy.typing import NDArray
 
 from ...errors import UserError
 from .. import folder as stored
-from ..folder import (
-    MANIFEST,
-    OFFSET_DTYPE,
-    TokenWriter,
-    append_numbers,
-    fingerprint,
-    mapped,
-    open_manifest,
-    token_dtype,
-)
 from .tokeniser import TextTokeniser
 
 FORMAT, VERSION = "normscope-documents", 2
@@ -35,9 +25,9 @@ TOKENISER = "tokenizer.json"
 def stored_types(vocabulary_size: int) -> dict[str, np.dtype[Any]]:
     """What the arrays of a split are called behind its name, and the numbers in each: tokens, sentences, documents."""
     return {
-        "tokens": token_dtype(vocabulary_size),
-        "sentences.offsets": OFFSET_DTYPE,
-        "documents.offsets": OFFSET_DTYPE,
+        "tokens": stored.token_dtype(vocabulary_size),
+        "sentences.offsets": stored.OFFSET_DTYPE,
+        "documents.offsets": stored.OFFSET_DTYPE,
     }
 
 
@@ -63,11 +53,11 @@ class DocumentSplit:
         rows: list[NDArray[Any]] = []
         ends = [0]
         for document in documents:
-            rows += [np.asarray(ids, dtype=token_dtype(vocabulary_size)) for ids in document if len(ids)]
+            rows += [np.asarray(ids, dtype=stored.token_dtype(vocabulary_size)) for ids in document if len(ids)]
             if len(rows) > ends[-1]:
                 ends.append(len(rows))
         return cls(
-            tokens=np.concatenate(rows) if rows else np.empty(0, dtype=token_dtype(vocabulary_size)),
+            tokens=np.concatenate(rows) if rows else np.empty(0, dtype=stored.token_dtype(vocabulary_size)),
             sentences=np.cumsum([0, *map(len, rows)], dtype=np.int64),
             documents=np.array(ends, dtype=np.int64),
             words=words,
@@ -101,7 +91,7 @@ class DocumentCorpus:
             for suffix, digest in split.digests(size).items()
         }
         digests[TOKENISER] = hashlib.sha256(tokeniser.to_json().encode()).hexdigest()
-        return cls(tokeniser=tokeniser, fingerprint=fingerprint(digests), splits=dict(splits), preparation={})
+        return cls(tokeniser=tokeniser, fingerprint=stored.fingerprint(digests), splits=dict(splits), preparation={})
 
     @classmethod
     def of_texts(cls, tokeniser: TextTokeniser, texts: Mapping[str, Sequence[Sequence[str]]]) -> Self:
@@ -120,16 +110,18 @@ class DocumentCorpus:
         Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no such corpus, or one
         that is incomplete, damaged or of another version.
         """
-        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data documents`")
+        manifest = stored.open_manifest(
+            folder, format_name=FORMAT, version=VERSION, made_by="`normscope data documents`"
+        )
         tokeniser = TextTokeniser.load(folder / TOKENISER)
         try:
             words = {name: int(manifest.preparation["report"]["words"][name]) for name in manifest.splits}
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
+            raise UserError(f"{folder / stored.MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
         splits = {}
         for name in manifest.splits:
             tokens, sentences, documents = (
-                mapped(folder / f"{name}.{kind}", dtype) for kind, dtype in stored_types(len(tokeniser)).items()
+                stored.mapped(folder / f"{name}.{kind}", dtype) for kind, dtype in stored_types(len(tokeniser)).items()
             )
             splits[name] = DocumentSplit(tokens=tokens, sentences=sentences, documents=documents, words=words[name])
         return cls(
@@ -155,14 +147,14 @@ def encoded_sentences(
     }
 
 
-class SplitWriter(TokenWriter):
+class SplitWriter(stored.TokenWriter):
     """Writes one split into a corpus folder, part by part."""
 
     def __init__(self, folder: Path, name: str, vocabulary_size: int) -> None:
         _, sentences, documents = stored_types(vocabulary_size)
         super().__init__(folder, name, vocabulary_size, offsets=sentences)
         self._documents = self.enter_context((folder / f"{name}.{documents}").open("wb"))
-        append_numbers(self._documents, [0], OFFSET_DTYPE)
+        stored.append_numbers(self._documents, [0], stored.OFFSET_DTYPE)
         self._last = -1
         self.documents = self.words = 0
         """So far."""
@@ -172,7 +164,7 @@ class SplitWriter(TokenWriter):
         begins = self.sentences + np.cumsum(found["sentences"]) - found["sentences"]
         new = found["numbers"] != self._last
         # An offset is where one document ends and the next begins; the first, 0, is written.
-        append_numbers(self._documents, begins[new & (begins > 0)], OFFSET_DTYPE)
+        stored.append_numbers(self._documents, begins[new & (begins > 0)], stored.OFFSET_DTYPE)
         super().append(found)
         self.documents += int(new.sum())
         self.words += int(found["words"][0])
@@ -182,4 +174,4 @@ class SplitWriter(TokenWriter):
     def end(self) -> None:
         """Write where the last document ends."""
         if self.documents:
-            append_numbers(self._documents, [self.sentences], OFFSET_DTYPE)
+            stored.append_numbers(self._documents, [self.sentences], stored.OFFSET_DTYPE)
