@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple
 from ..errors import UserError
 from . import lexicon as lex
 from .batches import StableDraw
-from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR
 
 SPLITS: Final = ("train", "valid", "test")
 
@@ -37,7 +36,7 @@ class _Phrase(NamedTuple):
 
     de: str = ""
     en: str = ""
-    form: int = SINGULAR
+    form: int = lex.SINGULAR
     gender: str = ""
     kind: str = "person"
     definite: bool = True
@@ -96,11 +95,11 @@ def _noun_phrase(
         noun_en = f"{lex.ADJECTIVES[of_it]} {noun_en}"
     if en == "a" and noun_en[0] in "aeiou":
         en = "an"
-    unlike_subject = case == DATIVE or gender == "m"
+    unlike_subject = case == lex.DATIVE or gender == "m"
     return _Phrase(
         _join(de, adjective, noun.form(case, plural)),
         _join(en, noun_en),
-        PLURAL if plural else SINGULAR,
+        lex.PLURAL if plural else lex.SINGULAR,
         gender,
         noun.kind,
         definite=stem not in ("ein", "kein"),
@@ -112,7 +111,7 @@ def _subject(draw: StableDraw, kinds: Sequence[str], *, adjectives: float, prono
     if draw.chance(pronouns):
         de, en, form = draw.one_of(lex.SUBJECT_PRONOUNS)
         return _Phrase(de, en, form)
-    return _noun_phrase(draw, kinds, NOMINATIVE, adjectives=adjectives)
+    return _noun_phrase(draw, kinds, lex.NOMINATIVE, adjectives=adjectives)
 
 
 def _object(draw: StableDraw, verb: lex.Verb, subject: _Phrase, *, adjectives: float) -> _Phrase:
@@ -127,13 +126,13 @@ def _object(draw: StableDraw, verb: lex.Verb, subject: _Phrase, *, adjectives: f
 def _place(draw: StableDraw, verb: lex.Verb) -> _Phrase:
     """Place or company: im garten -> in the garden (in + dem = im), mit der frau -> with the woman."""
     if not verb.objects and (not verb.place or draw.chance(0.4)):
-        company = _noun_phrase(draw, ("person", "animal"), DATIVE, adjectives=0.15)
+        company = _noun_phrase(draw, ("person", "animal"), lex.DATIVE, adjectives=0.15)
         return _Phrase(f"mit {company.de}", f"with {company.en}")
     if not verb.place:
         return ABSENT
     de, en = draw.one_of(lex.PAIRS["places"])
     kinds = ("place",) if de == "in" else ("place", "thing", "opening", "text")
-    where = _noun_phrase(draw, kinds, DATIVE, adjectives=0.15)
+    where = _noun_phrase(draw, kinds, lex.DATIVE, adjectives=0.15)
     german = f"{de} {where.de}"
     if german.startswith("in dem "):
         german = f"im {german.removeprefix('in dem ')}"
@@ -154,7 +153,7 @@ def _state(draw: StableDraw, subject: _Phrase, tense: str) -> _Clause:
 
 def _action(subject: _Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _Clause:
     """Tense of a full verb: er sieht -> he sees, er hat gesehen -> he saw, er will sehen -> he wants to see."""
-    third = subject.form == SINGULAR
+    third = subject.form == lex.SINGULAR
     do = "does" if third else "do"
     if tense == "past":
         finite = lex.PERFECT[verb.perfect][subject.form]
@@ -178,8 +177,8 @@ def _clause(
         everything = ("person", "animal", "thing", "thing", "thing", "opening", "text", "place")
         who = subject if subject.de else _subject(draw, everything, adjectives=0.5, pronouns=0.2)
         return _state(draw, who, "past" if past and draw.chance(0.4) else "present")
-    takers = [verb for verb in lex.VERBS if "person" in verb.objects and verb.case == ACCUSATIVE] if gap else lex.VERBS
-    verb = draw.one_of(takers)
+    of_persons = [verb for verb in lex.VERBS if "person" in verb.objects and verb.case == lex.ACCUSATIVE]
+    verb = draw.one_of(of_persons if gap else lex.VERBS)
     kinds = ("person",) if verb.objects else ("person", "person", "person", "animal")
     who = subject if subject.de else _subject(draw, kinds, adjectives=adjectives, pronouns=pronouns)
     tense = draw.one_of(("present", "present", "past", "past", "modal", "modal", "future")[: None if past else 2])
@@ -258,7 +257,7 @@ def _report(draw: StableDraw) -> tuple[str, str]:
     """sie fragt , ob das kind schläft . -> she asks whether the child sleeps ."""
     finite, en, link, en_link = draw.one_of(lex.REPORTS)
     who, told = _subject(draw, ("person",), adjectives=0.25, pronouns=0.5), _clause(draw)
-    verb = lex.english_s(en) if who.form == SINGULAR else en
+    verb = lex.english_s(en) if who.form == lex.SINGULAR else en
     return (
         f"{who.de} {finite[who.form]} , {link} {_verb_final(told)} .",
         f"{who.en} {verb} {en_link} {_english(told)} .",
@@ -274,12 +273,12 @@ def _coordination(draw: StableDraw) -> tuple[str, str]:
 
 def _relative(draw: StableDraw) -> tuple[str, str]:
     """der mann , der uns sieht , wartet . -> the man who sees us waits .   der mann , den wir sehen -> whom we see"""
-    who = _noun_phrase(draw, ("person",), NOMINATIVE, adjectives=0.2)
+    who = _noun_phrase(draw, ("person",), lex.NOMINATIVE, adjectives=0.2)
     if who.gender == "m" and draw.chance(0.5):
         told = _clause(draw, gap=True)
         de, en = f"den {_verb_final(told)}", f"whom {_english(told)}"
     else:
-        told = _clause(draw, subject=who._replace(de=lex.determiner("der", NOMINATIVE, who.gender), en="who"))
+        told = _clause(draw, subject=who._replace(de=lex.determiner("der", lex.NOMINATIVE, who.gender), en="who"))
         de, en = _verb_final(told), _english(told)
     main = _clause(draw, subject=who._replace(de=f"{who.de} , {de} ,", en=f"{who.en} {en}"))
     return f"{_verb_second(main)} .", f"{_english(main)} ."

@@ -136,7 +136,7 @@ def own_loss(model: nn.Module, inputs: Inputs) -> Loss | None:
 
 
 def _sample_of_ours(model: EncoderDecoder, drawing: SampleSettings, generator: torch.Generator) -> tuple[Inputs, Loss]:
-    from ..tasks.translation_samples import logits_of, smoothed_loss
+    from ..tasks.translation import logits_of, smoothed_loss
 
     layout = Layout(torch.full((drawing.sequences,), drawing.tokens), model.target_embedding.weight.device)
     tables = model.source_embedding.weight, model.target_embedding.weight

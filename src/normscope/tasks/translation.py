@@ -1,5 +1,7 @@
 """Translation: its configuration, label-smoothed cross-entropy of parallel sentences, and how it is scored."""
 
+# N = packed source tokens, M = packed target tokens, D = width, V = vocabulary
+
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -7,24 +9,25 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ..data import opening
 from ..data.batches import EpochBatches
 from ..data.opening import DataConfig
 from ..data.parallel.batches import TranslationBatch, collate, make_batches
 from ..data.parallel.codec import Codec
-from ..data.parallel.corpus import Corpus
+from ..data.parallel.corpus import Corpus, Split
 from ..decode.search import BeamConfig
+from ..decode.translate import corpus_bleu, tokenised_bleu4, translate_lines
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout, ModelConfig, stack_shape
 from ..model.linear import in_mode
 from ..placement import StackShape
 from ..train import Objective
-from . import translation_samples as samples, words
+from . import words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
 from .protocol import Evaluation, FactLines, LoadedRun, Task, TrainingBatch
 from .run_config import RunConfig
-from .translation_samples import evaluate_split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,63 @@ class TranslationObjective(Objective):
         return {"loss_nats": loss_sum / tokens, "nll_nats": nll_sum / tokens, "nll_bits": nll_sum / tokens / LN2}
 
 
+def _training_batch(batch: TranslationBatch, smoothing: float) -> TrainingBatch:
+    """The logits of a batch, and its training loss."""
+    source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
+    return TrainingBatch(
+        run=logits_of(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target),
+        loss=smoothed_loss(target.pack(batch.target_out_BT), smoothing),
+    )
+
+
+def logits_of(source_N: Tensor, source: Layout, target_M: Tensor, target: Layout) -> Callable[[nn.Module], Tensor]:
+    """Run an `EncoderDecoder` up to its logits (M, V); forward alone gives hidden states."""
+
+    def run(model: nn.Module) -> Tensor:
+        assert isinstance(model, EncoderDecoder)
+        return model.logits(model(source_N, source, target_M, target))
+
+    return run
+
+
+def smoothed_loss(asked_M: Tensor, smoothing: float) -> Callable[[Any], Tensor]:
+    """Mean over target tokens of the loss of training, of logits (M, V).
+
+    torch shares ε among all V entries, the target included, where training shares it among the V - 1 others.
+    """
+
+    def loss(logits_MV: Any) -> Tensor:
+        entries = logits_MV.shape[1]
+        return functional.cross_entropy(logits_MV, asked_M, label_smoothing=smoothing * entries / max(entries - 1, 1))
+
+    return loss
+
+
+_LINES = 256
+"""Translated together, in batches of like lengths. Another number gives other batches, which round otherwise."""
+
+
+def evaluate_split(
+    model: EncoderDecoder, codec: Codec, split: Split, beam: BeamConfig, *, limit: int | None = None
+) -> dict[str, Any]:
+    """Translate a split and score it: sacreBLEU and tokenised BLEU4 with their signatures, and the translations."""
+    sources, references = split.source_text[:limit], split.target_text[:limit]
+    parts = (sources[start : start + _LINES] for start in range(0, len(sources), _LINES))
+    translations = [one for part in parts for one in translate_lines(model, codec, part, beam)]
+    form = codec.target.form
+    bleu = corpus_bleu([t.detokenised for t in translations], references, lowercase=form.lowercase)
+    tokenised = tokenised_bleu4(
+        [t.tokenised for t in translations], [form.prepare(line) for line in references], lowercase=form.lowercase
+    )
+    return {
+        "bleu": bleu.score,
+        "bleu_signature": bleu.signature,
+        "bleu_tokenised": tokenised.score,
+        "bleu_tokenised_signature": tokenised.signature,
+        "translations": [t.detokenised for t in translations],
+    }
+
+
 class Translation(Task):
     """Sentences of one language to sentences of another, by an encoder-decoder."""
 
@@ -194,7 +254,7 @@ class Translation(Task):
 
     def batches(self, config: TranslationRunConfig, corpus: Corpus) -> Callable[[int], TrainingBatch]:
         objective, smoothing = self.objective(config, corpus, torch.device("cpu")), config.translation.label_smoothing
-        return lambda number: samples.training_batch(objective.micro_batch(number), smoothing)
+        return lambda number: _training_batch(objective.micro_batch(number), smoothing)
 
     def words(self, codec: Codec) -> words.Words:
         return words.of_codec(codec)
