@@ -7,7 +7,7 @@ import pytest
 
 from normscope.cli.main import main
 from normscope.compare import compare as comparing
-from normscope.compare.asked import AskedComparison
+from normscope.compare.grid import Cell
 from normscope.compare.pool import PoolOptions
 from normscope.errors import UserError
 from normscope.train import StopRule
@@ -22,8 +22,8 @@ def test_its_runs_end_early_where_that_is_asked_for(
 ) -> None:
     asked: list[tuple[Path, StopRule | None]] = []
 
-    def run_comparison(what: AskedComparison, options: PoolOptions) -> None:
-        asked.append((what.folder, options.stop_when))
+    def run_comparison(cells: list[Cell], folder: Path, options: PoolOptions, **others: object) -> None:
+        asked.append((folder, options.stop_when))
         raise UserError("enough was seen")
 
     monkeypatch.setattr(comparing, "run_comparison", run_comparison)

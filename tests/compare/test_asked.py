@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from normscope.compare.asked import ComparisonOptions, grid_of
-from normscope.compare.grid import Grid
+from normscope.compare.grid import Grid, grid_of
 from normscope.errors import UserError
 from normscope.placement import registered
 from normscope.runs.config import load
@@ -20,7 +19,7 @@ def asked_with(
     file = tmp_path / "my.toml"
     file.write_text(text)
     base = load(file, settings)
-    return *grid_of(base, given_config(file, settings).places, ComparisonOptions(**options)), base
+    return *grid_of(base, given_config(file, settings).places, **options), base
 
 
 def test_what_nobody_gives_is_the_default_of_compare_and_is_said(tmp_path: Path) -> None:

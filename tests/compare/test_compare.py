@@ -8,14 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from forked import pool_forks, start
 from normscope.cli import main as cli
-from normscope.compare.asked import AskedComparison
 from normscope.compare.compare import run_comparison
 from normscope.compare.grid import Grid
 from normscope.compare.pool import PoolOptions
@@ -261,12 +259,12 @@ def test_pre_trainings_are_compared_as_translations_are(tmp_path: Path) -> None:
         "train.duration=2",
     )
     grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1)
-    asked = AskedComparison(base=load(None, settings), grid=grid, folder=tmp_path, title="Encoders")
+    cells = grid.cells(load(None, settings), tmp_path)
     options = PoolOptions(command="compare", processes=1)
     with pytest.raises(UserError, match="task masked-lm has no translations to score"):
-        run_comparison(replace(asked, evaluate="valid"), options)
+        run_comparison(cells, tmp_path, options, evaluate="valid")
     with pool_forks():
-        done = run_comparison(asked, options)
+        done = run_comparison(cells, tmp_path, options, title="Encoders")
     page = done.page
     assert (done.problems, done.stopped, done.file.is_file()) == ([], None, True)
     assert dict(page.what)["Loss"].startswith("of masked tokens and of next sentences")

@@ -18,7 +18,6 @@ import typer
 from normscope import files
 from normscope.cli import main as cli
 from normscope.compare import compare as comparing, page, pool as pool_of_runs
-from normscope.compare.asked import AskedComparison
 from normscope.compare.compare import ComparisonResult, prepare, report, run_comparison
 from normscope.compare.grid import Cell, Grid, alone
 from normscope.compare.manifest import former_manifest
@@ -61,12 +60,12 @@ def pool(
 ) -> Callable[..., list[CellState]]:
     """Stands in for the pool: its runs come as far as `trained` says, and then a signal may stop it."""
 
-    def run_cells(cells: Iterable[Cell], *, watch: Any, updates_of: Any, **options: object) -> list[CellState]:
-        states = [CellState(cell, updates_of(cell)) for cell in cells]
+    def run_cells(cells: Iterable[Cell], *, watch: Any, updates: int, **options: object) -> list[CellState]:
+        states = [CellState(cell, updates) for cell in cells]
         for state in states:
             state.read_new_events()
-            if not state.over and (updates := trained(state.cell)):
-                pretend(state.cell, updates)
+            if not state.over and (made := trained(state.cell)):
+                pretend(state.cell, made)
                 state.read_new_events()
             state.message = message
         watch(states)
@@ -99,8 +98,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Compar
         monkeypatch.setattr(pool_of_runs, "run_cells", runs or pool())
         axes = {"peak_lrs": (1e-3,), "optimizers": ("adam",), "seeds": 1} | changes
         grid = Grid(placements_and_warmups=tuple((name, 0) for name in placements), **axes)
-        asked = AskedComparison(base=base, grid=grid, folder=tmp_path / "out", title=title)
-        return run_comparison(asked, PoolOptions(command=f"compare {' '.join(placements)}", processes=1))
+        options = PoolOptions(command=f"compare {' '.join(placements)}", processes=1)
+        return run_comparison(grid.cells(base, tmp_path / "out"), tmp_path / "out", options, title=title)
 
     return call
 
@@ -188,7 +187,7 @@ def test_a_report_made_meanwhile_says_that_a_run_is_running(
 ) -> None:
     run("post-ln", runs=pool(lambda cell: 2, stopped=True))
     (path,) = (tmp_path / "out/runs").iterdir()
-    with alone(path, "run"):
+    with alone(path):
         page, _ = report([tmp_path / "out"], tmp_path / "elsewhere", title="Now")
     assert (page.configurations[0].seeds[0].status, page.title) == ("running", "Now")
     assert (tmp_path / "elsewhere/report.html").is_file()
@@ -355,7 +354,7 @@ def test_single_runs_and_comparisons_make_one_report(run: Callable[..., Comparis
 def test_a_second_command_on_the_folder_is_refused_at_once(
     run: Callable[..., ComparisonResult], tmp_path: Path
 ) -> None:
-    with alone(tmp_path / "out", "comparison"), pytest.raises(UserError) as error:
+    with alone(tmp_path / "out"), pytest.raises(UserError) as error:
         run("post-ln")
     assert f"another process ({os.getpid()} on " in str(error.value)
     assert "is at work on the comparison in" in str(error.value)
@@ -368,7 +367,7 @@ def test_a_folder_that_is_made_and_those_above_it_are_on_disk_by_their_names(
 ) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(files, "sync", synced.append)
-    with alone(tmp_path / "some" / "out", "comparison"):
+    with alone(tmp_path / "some" / "out"):
         assert synced == [tmp_path, tmp_path / "some"]
 
 
@@ -394,7 +393,7 @@ def test_a_dry_run_writes_the_configurations_and_a_command_for_each_run_that_is_
     grid = Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=2)
     cells = grid.cells(BASE, tmp_path)
     pretend(cells[0], 4)
-    commands = [shlex.split(line) for line in prepare(AskedComparison(base=BASE, grid=grid, folder=tmp_path))]
+    commands = [shlex.split(line) for line in prepare(cells, tmp_path)]
     assert [Path(words[2]) for words in commands] == [cell.config_file for cell in cells[1:]]
     assert [Path(words[4]) for words in commands] == [cell.folder.path for cell in cells[1:]]
     assert all(cell.config_file.is_file() and not cell.folder.path.exists() for cell in cells[1:])

@@ -57,7 +57,7 @@ def quietly(states: list[CellState]) -> None:
 def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> None:
     held, free = cells(FINISH, seeds=2)
     seen: list[list[str]] = []
-    lock = alone(held.folder.path, "run")
+    lock = alone(held.folder.path)
     lock.__enter__()
 
     def watch(states: list[CellState]) -> None:

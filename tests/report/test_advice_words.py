@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.compare.asked import numbers
+from normscope.cli.compare import numbers
 from normscope.doctor.report.advice_words import advice_rows, rate_headline, rate_step, speaks_against, surer
 from report.diagnoses import advice, unknown_advice
 

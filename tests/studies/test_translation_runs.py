@@ -127,7 +127,7 @@ def test_a_run_s_name_has_all_that_its_numbers_depend_on(tmp_path: Path) -> None
 
 
 def results(cells: Iterable[Cell]) -> dict[str, bytes]:
-    return {cell.beside.name: cell.folder.metrics_file.read_bytes() for cell in cells}
+    return {cell.folder.path.parents[1].name: cell.folder.metrics_file.read_bytes() for cell in cells}
 
 
 def runs(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> list[Cell]:

@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..compare.asked import ComparisonOptions, asked_comparison
 from ..compare.compare import opened, run_comparison
-from ..compare.grid import Cell
+from ..compare.grid import Cell, grid_of
 from ..compare.page import read
 from ..compare.pool import PoolOptions
 from ..errors import UserError
@@ -134,30 +133,28 @@ def compare(
     """
     given = _given(config)
     base = configuration(given, settings)
-    options = ComparisonOptions(
+    places = {**given.places, **{key.replace("__", "."): "a keyword" for key in settings}}
+    grid, defaults = grid_of(
+        base,
+        places,
         placements=_several(placements, str),
         warmups_updates=_several(warmup_updates, int),
         arms=arms,
         peak_lrs=_several(peak_lr, float),
         optimizers=_several(optimizers, str),
         seeds=seeds,
-        evaluate=evaluate,
-        title=title,
     )
-    places = {**given.places, **{key.replace("__", "."): "a keyword" for key in settings}}
     name = Path(config).stem if isinstance(config, str | Path) else "default"
     folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
-    asked = asked_comparison(base, places, options, folder)
-    _refuse_unknown_to_other_processes(asked.grid.cells(base, folder))
-    done = run_comparison(
-        asked,
-        PoolOptions(
-            command=f"normscope.compare(…, out={str(folder)!r})",
-            processes=processes,
-            stop_when=StopRule.of(stop_when),
-            watch=watch,
-        ),
+    cells = grid.cells(base, folder)
+    _refuse_unknown_to_other_processes(cells)
+    options = PoolOptions(
+        command=f"normscope.compare(…, out={str(folder)!r})",
+        processes=processes,
+        stop_when=StopRule.of(stop_when),
+        watch=watch,
     )
+    done = run_comparison(cells, folder, options, evaluate=evaluate, title=title, defaults=defaults)
     if done.stopped is not None:
         raise done.stopped
     runs = {cell.name: Run(cell.folder.path) for cell in done.cells}

@@ -1,9 +1,12 @@
 """`normscope compare` and `demo` train grids of runs and write their report, which `report` does at any time."""
 
+import math
 import shlex
 import sys
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -15,8 +18,11 @@ from .display import GridDisplay, end_of, print_summary
 from .options import described_by
 
 if TYPE_CHECKING:
-    from ..compare.asked import AskedComparison
-    from ..compare.pool import PoolOptions
+    from ..compare.grid import Cell
+
+_Number = TypeVar("_Number", int, float)
+_DIGITS = 3
+"""Significant digits of the values between a grid's ends: what is written is what is trained."""
 
 
 @described_by(shared.COMPARE)
@@ -62,28 +68,29 @@ def compare(
     """
     given = shared.read_config(config, settings, imports, trust=trust or not dry_run)
     names = shared.placement_names(placements) if placements else None
-    from ..compare.asked import ComparisonOptions, asked_comparison, numbers
+    from ..compare.grid import grid_of
     from ..tasks.registry import config_of
     from ..train import StopRule
 
-    options = ComparisonOptions(
+    base = config_of(given.table, source=given.source)
+    grid, defaults = grid_of(
+        base,
+        given.places,
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
         peak_lrs=None if peak_lr is None else numbers(peak_lr, float, "peak-lr"),
         optimizers=_listed(optimizers, str, "optimizers"),
         seeds=seeds,
-        evaluate=evaluate,
-        title=title,
     )
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    asked = asked_comparison(config_of(given.table, source=given.source), given.places, options, folder)
+    cells = grid.cells(base, folder)
     if dry_run:
         from ..compare.compare import prepare
 
-        tell(*prepare(asked, StopRule.of(stop_when)))
+        tell(*prepare(cells, folder, StopRule.of(stop_when)))
         return
-    _compare(asked, processes, stop_when)
+    _compare(cells, folder, processes, stop_when, evaluate=evaluate, title=title, defaults=defaults)
 
 
 @described_by(shared.COMPARE)
@@ -105,11 +112,9 @@ def demo(
 
     out: Folder for the runs and the report.
     """
-    from ..compare.asked import AskedComparison
     from ..compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
 
-    asked = AskedComparison(base=demo_config(), grid=DEMO_GRID, folder=out, title=DEMO_TITLE)
-    _compare(asked, processes, stop_when)
+    _compare(DEMO_GRID.cells(demo_config(), out), out, processes, stop_when, title=DEMO_TITLE)
 
 
 @described_by()
@@ -139,25 +144,65 @@ def report(
     print_summary(page, file)
 
 
-def _compare(asked: "AskedComparison", processes: int, stop_when: str | None) -> None:
+def _compare(cells: "list[Cell]", folder: Path, processes: int, stop_when: str | None, **asked: Any) -> None:
     from ..compare.compare import run_comparison
-
-    with GridDisplay(stderr()) as display:
-        done = run_comparison(asked, _pool_options(processes, stop_when, display))
-    end_of(done)
-
-
-def _pool_options(processes: int, stop_when: str | None, display: GridDisplay) -> "PoolOptions":
     from ..compare.pool import PoolOptions
     from ..train import StopRule
 
-    return PoolOptions(
-        command=shlex.join(["normscope", *sys.argv[1:]]),
-        processes=processes,
-        stop_when=StopRule.of(stop_when),
-        watch=display,
-        say=note,
-    )
+    with GridDisplay(stderr()) as display:
+        options = PoolOptions(
+            command=shlex.join(["normscope", *sys.argv[1:]]),
+            processes=processes,
+            stop_when=StopRule.of(stop_when),
+            watch=display,
+            say=note,
+        )
+        done = run_comparison(cells, folder, options, **asked)
+    end_of(done)
+
+
+def numbers(text: str, kind: Callable[[str], _Number], option: str) -> list[_Number]:
+    """The values of "1e-3,2e-3" and "3e-4:3e-1:7", or of both in one list. Raises UserError naming the option.
+
+    kind: int or float. A grid's values lie at equal distances in the logarithm, rounded to three significant digits or,
+    for int, to whole numbers; its ends are as given.
+    """
+    found: list[_Number] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        try:
+            found += _grid(part, kind) if ":" in part else [kind(part)]
+        except ValueError as error:
+            raise UserError(
+                f"--{option} takes comma-separated values, and grids start:stop:count with equal steps in the "
+                f"logarithm such as {'50:800:5' if kind is int else '3e-4:3e-1:7'}; got {text!r}: {error}"
+            ) from error
+    return found
+
+
+def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
+    """Raises ValueError that says what is wrong with it."""
+    parts = text.split(":")
+    if len(parts) != 3:
+        raise ValueError(
+            f"{text!r} has {len(parts)} parts, and a grid has three: where it starts, where it stops, and how many"
+        )
+    start, stop, count = kind(parts[0]), kind(parts[1]), int(parts[2])
+    if not (0 < start < stop and math.isfinite(stop)):
+        beside = "; write 0 beside it, as in 0,50:800:5" if start == 0 else ""
+        raise ValueError(f"{text!r} must rise from a number above 0 to a finite one: its steps are factors{beside}")
+    if not 2 <= count <= 1000:
+        raise ValueError(f"{text!r} asks for {count} values, and a grid has from 2 to 1000")
+    factor = (stop / start) ** (1 / (count - 1))
+    values = [_rounded(start * factor**step, kind) for step in range(count)]
+    values[0], values[-1] = start, stop
+    if any(not low < high for low, high in pairwise(values)):
+        to = "whole numbers" if kind is int else f"{_DIGITS} significant digits"
+        raise ValueError(f"{text!r} is so fine that two of its values are the same when rounded to {to}; ask for fewer")
+    return values
+
+
+def _rounded(value: float, kind: Callable[[str], _Number]) -> _Number:
+    return kind(f"{value:.0f}" if kind is int else f"{value:.{_DIGITS - 1}e}")
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:

@@ -17,7 +17,6 @@ from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule
-from .asked import AskedComparison
 from .costs import announced, costs_of, updates_of
 from .grid import Cell, alone, write_configs
 from .manifest import (
@@ -30,7 +29,7 @@ from .manifest import (
     write_manifest,
 )
 from .page import compare, refuse_other_report
-from .pool import Commands, PoolOptions, at_once, train_all, train_command
+from .pool import PoolOptions, at_once, train_all, train_command
 from .state import CellState
 
 
@@ -48,59 +47,48 @@ class ComparisonResult:
     """The runs that were asked for."""
 
 
-def run_comparison(asked: AskedComparison, options: PoolOptions) -> ComparisonResult:
+def run_comparison(
+    cells: list[Cell],
+    folder: Path,
+    options: PoolOptions,
+    *,
+    evaluate: str | None = None,
+    title: str | None = None,
+    defaults: Sequence[str] = (),
+) -> ComparisonResult:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
-    Raises UserError before anything runs where the corpus, a setting or a run folder does not fit, or where another
-    process is at work on this comparison.
+    evaluate: the split to translate with each best checkpoint. title: None for the one that the folder has. defaults:
+    of axes that nobody gave, which is said. Raises UserError before anything runs where the corpus, a setting or a run
+    folder does not fit, or where another process is at work on this comparison.
     """
-    corpus = corpus_of(asked.base, asked.evaluate)
-    cells = asked.grid.cells(asked.base, asked.folder)
-    with alone(asked.folder, "comparison"):
-        return _compare_cells(cells, asked, corpus, options)
-
-
-def _compare_cells(
-    cells: list[Cell], asked: AskedComparison, corpus: AnyCorpus, options: PoolOptions
-) -> ComparisonResult:
-    """As `run_comparison`, of runs that are given; the caller holds the folder."""
-    folder = asked.folder
-    updates = updates_of(cells[0].config, corpus)
-    manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
-    refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
-    refuse_other_report(folder)
-    costs = costs_of(cells, corpus, manifest.costs)
-    together = at_once(options.processes, cells[0].config)
-    announcement = announced(cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when)
-    manifest = replace(manifest.grown(asked.title, options.command, cells), costs=costs)
-    with disk_errors(f"writing into {folder}"):
-        write_configs(cells)
-    write_manifest(folder, manifest)
-    told = task_of(cells[0].config).notes(corpus)
-    for line in (*asked.notes, *(f"note: {one}" for one in told), announcement):
-        options.say(line)
-    states, stopped = train_all(cells, updates, options, _translations(asked.evaluate))
-    failed = {state.cell.name: state.message for state in states if state.status == "failed"}
-    manifest = replace(manifest, failed={**manifest.failed, **failed})
-    write_manifest(folder, manifest)
-    with disk_errors(f"writing the report into {folder}"):
-        page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
+    config = cells[0].config
+    corpus = corpus_of(config, evaluate)
+    with alone(folder):
+        updates = updates_of(config, corpus)
+        manifest = former_manifest(folder, lambda config: corpus) or about(config, corpus)
+        refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
+        refuse_other_report(folder)
+        costs = costs_of(cells, corpus, manifest.costs)
+        together = at_once(options.processes, config)
+        announcement = announced(cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when)
+        manifest = replace(manifest.grown(title, options.command, cells), costs=costs)
+        with disk_errors(f"writing into {folder}"):
+            write_configs(cells)
+        write_manifest(folder, manifest)
+        if defaults:
+            options.say(f"not given, so the defaults of compare: {'; '.join(defaults)}")
+        for line in (*(f"note: {one}" for one in task_of(config).notes(corpus)), announcement):
+            options.say(line)
+        states, stopped = train_all(cells, updates, options, evaluate)
+        failed = {state.cell.name: state.message for state in states if state.status == "failed"}
+        manifest = replace(manifest, failed={**manifest.failed, **failed})
+        write_manifest(folder, manifest)
+        with disk_errors(f"writing the report into {folder}"):
+            page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
     problems = [state for state in states if state.message and state.status in ("failed", "finished")]
     lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
     return ComparisonResult(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
-
-
-def _translations(split: str | None) -> Commands:
-    """The command that translates and scores the split with a cell's best checkpoint, unless it was run."""
-
-    def commands(cell: Cell) -> list[list[str]]:
-        if split is None or cell.is_evaluated(split):
-            return []
-        file = str(cell.evaluation_file(split))
-        trust = ["--trust"] * bool(cell.config.imports)
-        return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", split, "--save", file, *trust]]
-
-    return commands
 
 
 def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
@@ -115,13 +103,12 @@ def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
     return corpus
 
 
-def prepare(asked: AskedComparison, stop_when: StopRule | None = None) -> list[str]:
+def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) -> list[str]:
     """Write the configurations of the runs; the command that trains each one that is not over, a line each.
 
     Raises UserError where another process is at work in the folder, or a run's folder holds something else.
     """
-    cells = asked.grid.cells(asked.base, asked.folder)
-    with alone(asked.folder, "comparison"), disk_errors(f"writing into {asked.folder}"):
+    with alone(folder), disk_errors(f"writing into {folder}"):
         write_configs(cells)
         states = [CellState(cell) for cell in cells]
         for state in states:

@@ -1,12 +1,14 @@
 """A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own.
 
-The demonstration is such a grid, of the embedded toy language, in which the need for warm-up is soon plain.
+What a command or a configuration gives of its axes is used. The demonstration is such a grid, of the embedded toy
+language, in which the need for warm-up is soon plain.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +17,13 @@ from ..errors import UserError, option
 from ..files import disk_errors, is_of_the_disk, make_folders, write_over
 from ..limits.ours import refuse_other, sealed_lines
 from ..model import ModelConfig
+from ..optim import OPTIMIZERS
 from ..placement import named
 from ..processes.surroundings import Held, hold
 from ..runs.config import refuse_other_configuration, replaced, resolve
 from ..runs.trained import SCORES
-from ..settings.tables import to_toml
+from ..settings.tables import spelled, to_toml
+from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..tasks.translation import TranslationRunConfig
 from ..train import RunFolder, TrainConfig
@@ -141,37 +145,82 @@ class Grid:
 
         Raises UserError for values a configuration does not allow, and where a run folder holds something else.
         """
-        seeds = range(base.seed, base.seed + self.seeds)
-        return cells_of(list(self.arms()), base, folder, seeds=seeds, threads=self.threads)
+        cells = []
+        for seed in range(base.seed, base.seed + self.seeds):
+            for arm in self.arms():
+                run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}")
+                config = replaced(
+                    base,
+                    seed=seed,
+                    model__placement=arm.placement,
+                    schedule__warmup_updates=arm.warmup_updates,
+                    optimizer__peak_lr=arm.peak_lr,
+                    optimizer__name=arm.optimizer,
+                    train__threads=self.threads if base.train.threads == "auto" else base.train.threads,
+                )
+                config = resolve(config, run)
+                refuse_other_configuration(run, config)
+                cells.append(Cell(arm, seed, run, config))
+        return cells
 
 
-def cells_of(
-    arms: Sequence[Arm], base: RunConfig, folder: Path, *, seeds: Sequence[int], threads: int | Literal["auto"]
-) -> list[Cell]:
-    """A run of every configuration with every seed. Raises UserError as `Grid.cells` does.
+def grid_of(
+    base: RunConfig,
+    places: Mapping[str, str],
+    *,
+    placements: Sequence[str] | None = None,
+    warmups_updates: Sequence[int] | None = None,
+    arms: Sequence[tuple[str, int]] | None = None,
+    peak_lrs: Sequence[float] | None = None,
+    optimizers: Sequence[str] | None = None,
+    seeds: int = 1,
+) -> tuple[Grid, list[str]]:
+    """The grid that options and configuration ask for together, and for each axis that neither gives its default.
 
-    threads: of every run whose configuration leaves them open.
+    places: by dotted key, what sets it in the configuration; the keys that it lacks are defaults. placements: names, or
+    `all` alone for those that are defined for the model. arms: pairs of a placement and a warm-up in updates, instead
+    of every combination of the two. Raises UserError where two places give an axis differently.
     """
-    cells = []
-    for seed in seeds:
-        for arm in arms:
-            run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}")
-            config = resolve(_config(base, arm, seed, threads), run)
-            refuse_other_configuration(run, config)
-            cells.append(Cell(arm, seed, run, config))
-    return cells
+    defaults, task = list[str](), task_of(base)
 
+    def values(title: str, key: str, default: Sequence[Any], **options: Sequence[Any] | None) -> list[Any]:
+        given = [
+            (f"{option(name)} gives {_listed(several)}", list(several))
+            for name, several in options.items()
+            if several is not None
+        ]
+        if key in places:
+            value = attrgetter(key)(base)
+            given.append((f"{places[key]} gives {key} = {value}", [value]))
+        for (one, these), (other, those) in itertools.combinations(given, 2):
+            if set(these) != set(those):
+                raise UserError(f"{one}, but {other}: leave one of them out")
+        if not given:
+            defaults.append(f"{title} {_listed(default)}")
+        return given[0][1] if given else list(default)
 
-def _config(base: RunConfig, arm: Arm, seed: int, threads: int | Literal["auto"]) -> RunConfig:
-    return replaced(
-        base,
-        seed=seed,
-        model__placement=arm.placement,
-        schedule__warmup_updates=arm.warmup_updates,
-        optimizer__peak_lr=arm.peak_lr,
-        optimizer__name=arm.optimizer,
-        train__threads=threads if base.train.threads == "auto" else base.train.threads,
+    whole = placements is not None and list(placements) == ["all"]
+    named_ones = task.defined(base) if whole else placements and [registered_name(one) for one in placements]
+    pairs = arms and [(registered_name(placement), updates) for placement, updates in arms]
+    of_arms = [None, None] if pairs is None else [[pair[part] for pair in pairs] for part in (0, 1)]
+    spelled_ones = optimizers and [spelled(name, OPTIMIZERS) for name in optimizers]
+    every = values("placements", "model.placement", task.compared, arms=of_arms[0], placements=named_ones)
+    warmups = values(
+        "warm-ups in updates", "schedule.warmup_updates", (0, 200), arms=of_arms[1], warmup_updates=warmups_updates
     )
+    grid = Grid(
+        placements_and_warmups=tuple(itertools.product(every, warmups) if pairs is None else pairs),
+        peak_lrs=tuple(values("peak learning rate", "optimizer.peak_lr", (3e-3,), peak_lr=peak_lrs)),
+        optimizers=tuple(values("optimiser", "optimizer.name", ("adam",), optimizers=spelled_ones)),
+        seeds=seeds,
+        # One thread a run unless the configuration says otherwise: the grid fills the cores with runs.
+        threads=base.train.threads if "train.threads" in places else 1,
+    )
+    return grid, defaults
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in dict.fromkeys(values))
 
 
 def write_configs(cells: Iterable[Cell]) -> None:
@@ -192,11 +241,8 @@ def write_configs(cells: Iterable[Cell]) -> None:
 
 
 @contextmanager
-def alone(folder: Path, doing: str) -> Iterator[None]:
-    """Hold a folder, which is made if need be, for this command. Raises UserError naming the process that has it.
-
-    doing: what is done in it, such as "comparison".
-    """
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a folder, which is made if need be, for this command. Raises UserError naming the process that has it."""
     with ExitStack() as held:
         try:
             with disk_errors(f"opening {folder}"):
@@ -204,8 +250,8 @@ def alone(folder: Path, doing: str) -> Iterator[None]:
                 held.enter_context(hold(folder))
         except Held as error:
             raise UserError(
-                f"another process{error.holder} is at work on the {doing} in {folder}; wait for it, stop it, or choose "
-                f"another folder with {option('out')}"
+                f"another process{error.holder} is at work on the comparison in {folder}; wait for it, stop it, or "
+                f"choose another folder with {option('out')}"
             ) from error
         yield
 

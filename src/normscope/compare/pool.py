@@ -25,8 +25,6 @@ _WATCH_SECONDS = 0.5
 _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
-Commands = Callable[[Cell], list[list[str]]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
@@ -95,35 +93,30 @@ def at_once(processes: int, config: RunConfig) -> int:
     return processes or max(1, available_cores() // (threads if threads != "auto" else 1))
 
 
-def stated_updates(cell: Cell) -> int | None:
-    """The updates of a cell's whole run; None where its duration is in epochs."""
+def _waiting(cell: Cell, updates: int | None) -> CellState:
+    """A cell of which nothing was looked at yet; updates: as of `run_cells`."""
     number, unit = parse_duration(cell.config.train.duration)
-    return int(number) if unit == "updates" else None
-
-
-def stated_epochs(cell: Cell) -> float | None:
-    """The epochs of a cell's whole run; None where its duration is in updates."""
-    number, unit = parse_duration(cell.config.train.duration)
-    return float(number) if unit == "epochs" else None
+    stated = int(number) if unit == "updates" else None
+    return CellState(cell, updates or stated, epochs=float(number) if unit == "epochs" else None)
 
 
 def run_cells(
     cells: Iterable[Cell],
     *,
     at_once: int,
-    evaluate: Commands | None = None,
-    updates_of: Callable[[Cell], int | None] = stated_updates,
+    evaluate: Callable[[Cell], list[list[str]]] | None = None,
+    updates: int | None = None,
     stop_when: StopRule | None = None,
     watch: Callable[[list[CellState]], None],
 ) -> list[CellState]:
     """Train every cell that is not over, `at_once` at a time. A cell that another process trains is waited for.
 
-    evaluate: commands to run after a cell's training, as words after the Python interpreter. updates_of: the updates
-    of a cell's whole run. stop_when: ends runs early; without it, one that was ended so goes on. watch: called twice a
-    second with the states of all cells. Raises Interrupted after a signal that asks for an end, when every run under
-    way has saved. Should this process be killed, its runs save and end too.
+    evaluate: commands to run after a cell's training, as words after the Python interpreter. updates: those of every
+    cell's whole run; None for what its configuration says. stop_when: ends runs early; without it, one that was ended
+    so goes on. watch: called twice a second with the states of all cells. Raises Interrupted after a signal that asks
+    for an end, when every run under way has saved. Should this process be killed, its runs save and end too.
     """
-    states = [CellState(cell, updates_of(cell), epochs=stated_epochs(cell)) for cell in cells]
+    states = [_waiting(cell, updates) for cell in cells]
     for state in states:
         state.read_new_events()
         state.reopen(stop_when)
@@ -165,7 +158,7 @@ def _unless_asked_to(stop: StopRequest) -> Iterator[None]:
             raise
 
 
-def _work(state: CellState, evaluate: Commands | None, stop_when: StopRule | None) -> _Work:
+def _work(state: CellState, evaluate: Callable[[Cell], list[list[str]]] | None, stop_when: StopRule | None) -> _Work:
     commands = [] if state.over else [train_command(state.cell, stop_when)]
     if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
@@ -250,21 +243,31 @@ def _last_line(cell: Cell) -> str:
 
 
 def train_all(
-    cells: list[Cell], updates: int, options: PoolOptions, evaluate: Commands | None = None
+    cells: list[Cell], updates: int, options: PoolOptions, split: str | None = None
 ) -> tuple[list[CellState], Interrupted | None]:
-    """What became of cells that take so many updates each, and the signal that ended it all early."""
+    """What became of cells that take so many updates each, and the signal that ended it all early.
+
+    split: translated and scored with each best checkpoint, unless it was.
+    """
     seen: list[CellState] = []
 
     def look(states: list[CellState]) -> None:
         seen[:] = states
         options.watch(states)
 
+    def evaluate(cell: Cell) -> list[list[str]]:
+        if split is None or cell.is_evaluated(split):
+            return []
+        trust = ["--trust"] * bool(cell.config.imports)
+        words = ["--split", split, "--save", str(cell.evaluation_file(split)), *trust]
+        return [["-m", "normscope", "evaluate", str(cell.folder.path), *words]]
+
     try:
         return run_cells(
             cells,
             at_once=at_once(options.processes, cells[0].config),
             evaluate=evaluate,
-            updates_of=lambda cell: updates,
+            updates=updates,
             stop_when=options.stop_when,
             watch=look,
         ), None

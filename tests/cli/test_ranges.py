@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from normscope.compare.asked import numbers
+from normscope.cli.compare import numbers
 from normscope.errors import UserError
 
 
