@@ -119,11 +119,13 @@ def test_a_clock_is_the_mean_of_what_the_seeds_had_seen_after_each_update() -> N
             for row in tokens
         ]
 
-    found = clock(Name("Post-LN"), runs([10, 20, 30], [20, 30]))
-    assert found is not None
-    assert (found.updates, found.target_tokens) == ([1, 2, 3], [15, 40, 60])
-    assert (found.epochs, found.summed_lr) == ([0.5, 1.0, 1.5], [0.5, 1.0, 1.5])
-    assert clock(Name("Post-LN"), [(None, [])]) is None
+    assert clock(runs([10, 20, 30], [20, 30])) == {
+        "update": [1, 2, 3],
+        "target tokens": [15, 40, 60],
+        "epoch": [0.5, 1.0, 1.5],
+        "cumulative learning rate": [0.5, 1.0, 1.5],
+    }
+    assert clock([(None, [])]) == {}
 
 
 def test_later_profiles_are_of_the_updates_that_every_seed_recorded() -> None:

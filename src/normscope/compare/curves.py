@@ -11,7 +11,6 @@ from ..optim import factor
 from ..placement import named
 from ..report.comparison.contents import (
     BlockPlace,
-    Clock,
     GradientProfile,
     Name,
     RateCurve,
@@ -52,30 +51,27 @@ def curve(name: Name, runs: _Runs, kind: str, quantity: str = "nll_nats") -> Run
     return RunCurve(name=name, updates=updates, seeds_values=rows)
 
 
-def clock(name: Name, runs: _Runs) -> Clock | None:
-    """How far the runs were after each update, mean over those that made it; None before any has made one."""
-    quantities = ("target_tokens", "lr")
-    sums: dict[int, list[tuple[float, ...]]] = defaultdict(list)
+def clock(runs: _Runs) -> dict[str, Sequence[float]]:
+    """By the name of its axis what had gone by after each update, mean over the runs that made it; empty before any."""
+    tokens: dict[int, list[float]] = defaultdict(list)
+    rates: dict[int, list[float]] = defaultdict(list)
     epochs: dict[int, float] = {}
     for _, events in runs:
-        so_far = [0.0] * len(quantities)
+        seen = summed = 0.0
         for event in events:
-            if event["event"] != "update" or not {*quantities, "epoch"} <= event.keys():
-                continue
-            so_far = [total + event[quantity] for total, quantity in zip(so_far, quantities, strict=True)]
-            sums[event["update"]].append(tuple(so_far))
-            epochs[event["update"]] = event["epoch"]
-    updates = sorted(sums)
-    if not updates:
-        return None
-    tokens, rates = ([math.fsum(one[i] for one in sums[u]) / len(sums[u]) for u in updates] for i in range(2))
-    return Clock(
-        name=name,
-        updates=updates,
-        target_tokens=[round(total) for total in tokens],
-        epochs=[epochs[update] for update in updates],
-        summed_lr=rates,
-    )
+            if event["event"] == "update" and {"target_tokens", "lr", "epoch"} <= event.keys():
+                update, seen, summed = event["update"], seen + event["target_tokens"], summed + event["lr"]
+                tokens[update].append(seen)
+                rates[update].append(summed)
+                epochs[update] = event["epoch"]
+    updates = sorted(epochs)
+    columns: dict[str, Sequence[float]] = {
+        "update": updates,
+        "target tokens": [round(math.fsum(tokens[update]) / len(tokens[update])) for update in updates],
+        "epoch": [epochs[update] for update in updates],
+        "cumulative learning rate": [math.fsum(rates[update]) / len(rates[update]) for update in updates],
+    }
+    return columns if updates else {}
 
 
 def gradient_profiles(named_runs: Sequence[tuple[Name, _Runs]]) -> list[GradientProfile]:

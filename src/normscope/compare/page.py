@@ -158,7 +158,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         schedules=[curves.schedule(name, runs) for name, runs in named_runs],
         rate_curves=by_rate,
         shared_lrs=shared_lrs,
-        clocks=[told for name, runs in (*named_runs, *left_out) if (told := curves.clock(name, runs)) is not None],
+        clocks={name: told for name, runs in (*named_runs, *left_out) if (told := curves.clock(runs))},
         undrawn_curves=[curves.curve(name, runs, "validation") for name, runs in left_out],
         later_profiles=curves.later_profiles(named_runs),
         what=[

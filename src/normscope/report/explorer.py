@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,11 +41,6 @@ def _prose(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(printable(text))))
 
 
-def style_sheet(*more: str) -> str:
-    """The style sheet of all pages, followed by those named in `more`."""
-    return "".join((_TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in ("style", *more))
-
-
 VENDOR = Path(__file__).parent / "vendor" / "uplot"
 _PARTS = (
     "numbers", "data", "state", "smooth", "paths", "chart", "pointer", "legend", "figure", "controls", "export",
@@ -55,26 +49,18 @@ _PARTS = (
 """Files of `js/` in the order in which they stand in the page."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scripted:
-    """What a template needs: all of it goes into the page as it is."""
-
-    policy: str
-    css: str
-    data: str
-    script: str
-
-
-def scripted(figures: Mapping[str, Sequence[Panel]], *sheets: str) -> _Scripted:
-    """The data of a page's figures beside the script that draws it; sheets: style sheets beside the house's."""
-    css = f"{(VENDOR / 'uPlot.min.css').read_text(encoding='utf-8')}\n{style_sheet(*sheets, 'explore')}"
+def scripted(figures: Mapping[str, Sequence[Panel]], *sheets: str) -> dict[str, str]:
+    """The data of a page's figures beside the script that draws it, its css and its policy, for a template to put in
+    as they are; sheets: style sheets beside the house's."""
+    own = [(_TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in ("style", *sheets, "explore")]
+    css = "".join([(VENDOR / "uPlot.min.css").read_text(encoding="utf-8"), "\n", *own])
     script = source()
     # Attributes of pictures are styled in place; `style-src` is for browsers that do not tell elements from attributes.
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; "
         f"style-src-elem '{_hash(css)}'; style-src-attr 'unsafe-inline'; img-src data:"
     )
-    return _Scripted(policy=policy, css=css, data=encoded(figures), script=script)
+    return {"policy": policy, "css": css, "data": encoded(figures), "script": script}
 
 
 @cache

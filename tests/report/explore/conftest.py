@@ -8,7 +8,6 @@ import pytest
 
 from normscope.report.comparison.contents import (
     BlockPlace,
-    Clock,
     ComparedConfiguration,
     ComparisonPage,
     GradientProfile,
@@ -84,16 +83,15 @@ def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ..
         schedules=[
             RunCurve(name=n, updates=updates, seeds_values=[row]) for n, row in zip(names, schedules, strict=True)
         ],
-        clocks=[
-            Clock(
-                name=name,
-                updates=updates,
-                target_tokens=[768 * u - u * 7_919 % 97 for u in updates],
-                epochs=[round(u / 133.7, 4) for u in updates],
-                summed_lr=[math.fsum(rates[:u]) for u in updates],
-            )
+        clocks={
+            name: {
+                "update": updates,
+                "target tokens": [768 * u - u * 7_919 % 97 for u in updates],
+                "epoch": [round(u / 133.7, 4) for u in updates],
+                "cumulative learning rate": [math.fsum(rates[:u]) for u in updates],
+            }
             for name, rates in zip(names, schedules, strict=True)
-        ],
+        },
         rate_curves=[
             RateCurve(
                 name=Name(*key),

@@ -12,7 +12,7 @@ import pytest
 
 from normscope.report.chart import Panel, Series
 from normscope.report.chart_panels import kept
-from normscope.report.comparison.contents import Clock, ComparisonPage, Name, RateCurve, RunCurve
+from normscope.report.comparison.contents import ComparisonPage, Name, RateCurve, RunCurve
 from normscope.report.comparison.explore import explorer
 from normscope.report.comparison.page import render
 from normscope.report.explorer import VENDOR, encoded, source
@@ -105,14 +105,13 @@ def test_the_policy_names_the_script_and_the_style_of_the_page(sample_page: str)
 def test_curves_stand_over_what_their_clock_knows(comparison: ComparisonPage) -> None:
     curve = comparison.train_curves[0]
     updates = list(curve.updates)[1:]
-    clock = Clock(
-        name=curve.name,
-        updates=updates,
-        target_tokens=[10 * u for u in updates],
-        epochs=[u / 100 for u in updates],
-        summed_lr=[u**0.5 for u in updates],
-    )
-    charts = explorer(replace(comparison, clocks=[clock]))
+    clock = {
+        "update": updates,
+        "target tokens": [10 * u for u in updates],
+        "epoch": [u / 100 for u in updates],
+        "cumulative learning rate": [u**0.5 for u in updates],
+    }
+    charts = explorer(replace(comparison, clocks={curve.name: clock}))
     first, second, *_ = charts["train-loss"][0].series
     assert list(first.further) == ["target tokens", "epoch", "cumulative learning rate"]
     assert list(first.further["target tokens"]) == [10 * u for u in first.x]
@@ -157,8 +156,7 @@ def test_a_run_that_has_not_begun_has_no_line(comparison: ComparisonPage) -> Non
     names = [curve.name for curve in comparison.valid_curves]
     none = [RunCurve(name=name, updates=[], seeds_values=[[], []]) for name in names[:2]]
     never = RunCurve(name=names[2], updates=[1], seeds_values=[[math.nan]])
-    clock = Clock(name=names[2], updates=[], target_tokens=[], epochs=[], summed_lr=[])
-    found = explorer(replace(comparison, train_curves=[*none, never], clocks=[clock]))
+    found = explorer(replace(comparison, train_curves=[*none, never], clocks={names[2]: {"update": []}}))
     assert not found["train-loss"][0].series
     figures = [chart["figure"] for chart in json.loads(encoded(found))["charts"]]
     assert "train-loss" not in figures

@@ -75,24 +75,6 @@ class RunCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """How far the runs of a configuration were after each of their updates: what else a curve may stand over."""
-
-    name: Name
-    updates: Sequence[int]
-    """Rising."""
-    target_tokens: Sequence[float]
-    """Seen until then, mean over the seeds that have made the update."""
-    epochs: Sequence[float]
-    summed_lr: Sequence[float]
-    """The cumulative learning rate until then."""
-
-    def __post_init__(self) -> None:
-        if {len(self.target_tokens), len(self.epochs), len(self.summed_lr)} != {len(self.updates)}:
-            raise ValueError(f"clock {self.name}: a value of each for {len(self.updates)} updates")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GradientProfile:
     """Gradient norm of each block, once per seed."""
 
@@ -214,8 +196,9 @@ class ComparisonPage:
     """Where more than one rate was compared."""
     shared_lrs: Sequence[float] = ()
     """The rates that all of these curves have, over which the sensitivity is taken; rising."""
-    clocks: Sequence[Clock] = ()
-    """Of the configurations whose curves can be drawn over something else than updates."""
+    clocks: Mapping[Name, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    """Of the configurations whose curves can be drawn over something else than updates: each update, rising, by
+    "update", and by the name of its axis what had gone by then."""
     undrawn_curves: Sequence[RunCurve] = ()
     """Validation losses of the configurations that the figures leave out, for those who look for one of them."""
     later_profiles: Sequence[GradientProfile] = ()

@@ -10,7 +10,7 @@ from ..chart import PLACEMENT, Panel, Series
 from ..chart_panels import finite, kept, of_seeds, seed_table
 from ..svg import HUES
 from ..words import learning_rate
-from .contents import Clock, ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
+from .contents import ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
 
 _NATS, _RATE = "nats per target token", "learning rate"
 _ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
@@ -58,7 +58,6 @@ def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Seri
 def _over_updates(comparison: ComparisonPage, looks: Mapping[Name, Series], arms: int) -> dict[str, list[Panel]]:
     """Losses, gradient norm and learning rate, of which the points are few."""
     most = max(_LEAST_POINTS, min(_MOST_POINTS, _ALL_POINTS // arms))
-    clocks = {clock.name: clock for clock in comparison.clocks}
     shared = _shared_points(comparison, most)
 
     def series(curves: Sequence[RunCurve], most: int) -> list[Series]:
@@ -68,7 +67,7 @@ def _over_updates(comparison: ComparisonPage, looks: Mapping[Name, Series], arms
             updates, wanted = shared.get(curve.name, set()), kept(values_SU, most)
             places = [i for i, update in enumerate(curve.updates) if update in updates]
             places = places if set(wanted) <= set(places) else wanted
-            clock = clocks.get(curve.name)
+            clock = comparison.clocks.get(curve.name)
             # Where a run was stopped, no seed may have a value, nor an update that the clock knows.
             places = [i for i in places if clock is None or np.isfinite(values_SU[:, i]).any()]
             if not places:
@@ -119,17 +118,13 @@ def _shared_points(comparison: ComparisonPage, most: int) -> dict[Name, set[int]
     return found
 
 
-def _further(updates: Sequence[int], clock: Clock | None) -> dict[str, Sequence[float]]:
+def _further(updates: Sequence[int], clock: Mapping[str, Sequence[float]] | None) -> dict[str, Sequence[float]]:
     """What else had gone by then, where the clock knows all of the updates but 0."""
-    place = {} if clock is None else {update: i for i, update in enumerate(clock.updates)}
-    if clock is None or not all(update in place or update == 0 for update in updates):
+    columns = dict(clock or {})
+    place = {update: i for i, update in enumerate(columns.pop("update", ()))}
+    if not all(update in place or update == 0 for update in updates):
         return {}
-    further = {
-        "target tokens": clock.target_tokens,
-        "epoch": clock.epochs,
-        "cumulative learning rate": clock.summed_lr,
-    }
-    return {name: [column[place[update]] if update else 0.0 for update in updates] for name, column in further.items()}
+    return {name: [column[place[update]] if update else 0.0 for update in updates] for name, column in columns.items()}
 
 
 def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, float | None]]:

@@ -5,7 +5,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -81,25 +80,16 @@ def _page(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]], d
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _SeedSpread:
-    """A mean over seeds and, each for a line below it, what the mean hides."""
-
-    mean: str
-    notes: tuple[str, ...] = ()
-
-
-def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> _SeedSpread:
-    """Mean of the finite values and their range, "4.19 to 4.24", with the count where some are absent."""
+def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> list[str]:
+    """Mean of the finite values and, each for a line below it, what it hides: their range, "4.19 to 4.24", and the
+    count where some are absent."""
     every = list(values)
     finite = [value for value in every if value is not None and math.isfinite(value)]
     if not finite:
-        return _SeedSpread(NON_FINITE if any(value is not None for value in every) else MISSING)
+        return [NON_FINITE if any(value is not None for value in every) else MISSING]
     mean, low, high = (written(value) for value in (math.fsum(finite) / len(finite), min(finite), max(finite)))
-    notes = [f"{low} to {high}"] if low != high else []
-    if len(finite) < len(every):
-        notes.append(f"{len(finite)} of {len(every)} seeds")
-    return _SeedSpread(mean, tuple(notes))
+    ranged = [f"{low} to {high}"] if low != high else []
+    return [mean, *ranged, *([f"{len(finite)} of {len(every)} seeds"] if len(finite) < len(every) else [])]
 
 
 def growth(profile: GradientProfile) -> list[tuple[str, float, float, float]]:
