@@ -14,7 +14,7 @@ from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, Langua
 
 from .cases import HEAD_WIDTH, OURS, AdviceCase
 
-Kind = Literal["decoder", "encoder", "encoder-decoder", "classifier"]
+_Kind = Literal["decoder", "encoder", "encoder-decoder", "classifier"]
 _Make = Callable[[AdviceCase, int], nn.Module]
 
 # B = sequences, T = tokens of each, V = vocabulary
@@ -37,7 +37,7 @@ def built(case: AdviceCase, vocabulary: int, seed: int) -> nn.Module:
     return model
 
 
-def kind_of(case: AdviceCase) -> Kind:
+def kind_of(case: AdviceCase) -> _Kind:
     """What it is trained to do."""
     return FOREIGN[case.model][0] if case.model in FOREIGN else case.model  # type: ignore[return-value]
 
@@ -169,7 +169,7 @@ def _t5(case: AdviceCase, vocabulary: int) -> dict[str, Any]:
     return {**tokens, **sizes, "num_heads": _heads(case), "dropout_rate": 0.0}
 
 
-FOREIGN: dict[str, tuple[Kind, _Make]] = {
+FOREIGN: dict[str, tuple[_Kind, _Make]] = {
     "nanogpt": ("decoder", _NanoGpt),
     "torch-post": ("decoder", partial(_Torch, norm_first=False, causal=True)),
     "torch-pre": ("decoder", partial(_Torch, norm_first=True, causal=True)),

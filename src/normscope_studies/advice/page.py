@@ -1,7 +1,7 @@
 """Pictures, tables and data of the study of advice."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from normscope.report.chart import Panel
@@ -12,12 +12,21 @@ from .cases import AdviceCase, rate_of
 from .ladder import Ladder
 from .rules import NAIVE, OFF, WAYS, Looked, Moved, Named, NamedRate, less_than, off_by, quantile_of
 
-Warmups = Mapping[AdviceCase, Mapping[float, float]]
-"""By case, then by the warm-up's share of the updates: the loss at the end, at the best rung."""
-Ladders = Mapping[AdviceCase, Sequence[Ladder]]
-"""By case, of each horizon."""
-Looks = Mapping[str, Mapping[int, Sequence[NamedRate]]]
-"""By what was tried and the updates after which it was compared."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advised:
+    """What the claims, pictures, tables and data are made of."""
+
+    ladders: Mapping[AdviceCase, Sequence[Ladder]]
+    """By case, of each horizon."""
+    looked: Sequence[Looked]
+    """The cases that learned."""
+    named: Named
+    looks: Mapping[str, Mapping[int, Sequence[NamedRate]]]
+    """By what was tried and the updates after which it was compared."""
+    moved: Sequence[Moved]
+    warmups: Mapping[AdviceCase, Mapping[float, float]]
+    """By case, then by the warm-up's share of the updates: the loss at the end, at the best rung."""
 
 
 def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
@@ -29,78 +38,60 @@ def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
 NORMED = {"residual sums are normed": True, "residual sums are not normed": False}
 
 
-def by_warmup(looked: Sequence[Looked], warmups: Warmups) -> dict[tuple[str, float], list[NamedRate]]:
+def by_warmup(
+    looked: Sequence[Looked], warmups: Mapping[AdviceCase, Mapping[float, float]]
+) -> dict[tuple[str, float], list[NamedRate]]:
     """Trainings at the best rung, against the best of the warm-ups that were tried: by whether sums are normed, and by
     the warm-up's share of the updates, rising."""
     shares = sorted({share for own in warmups.values() for share in own})
-    found: dict[tuple[str, float], list[NamedRate]] = {}
-    for group, normed in NORMED.items():
-        there = [one for one in looked if (one.facts.normed_sums > 0.5) == normed]
-        for share in shares:
-            found[group, share] = [
-                NamedRate(looked=one, rate=None, nats=one.ladder.lowest_nats + own[share] - min(own.values()))
-                for one in there
-                for own in [warmups[one.case]]
-            ]
-    return found
+    return {
+        (group, share): [
+            NamedRate(looked=one, rate=None, nats=one.ladder.lowest_nats + own[share] - min(own.values()))
+            for one in looked
+            if (one.facts.normed_sums > 0.5) == normed
+            for own in [warmups[one.case]]
+        ]
+        for group, normed in NORMED.items()
+        for share in shares
+    }
 
 
-def tables(
-    ladders: Ladders, named: Named, looks: Looks, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
-) -> list[StudyTable]:
+def tables(found: Advised) -> list[StudyTable]:
     """Rules side by side, looks, horizons, warm-ups, and every case."""
-    tried = [(rungs, off_by(looked, rungs)) for rungs in OFF]
+    named, naive, warmups = found.named, found.named[NAIVE], found.warmups
+    half = {
+        "median_regret": "median, % of the gain",
+        "high_regret": "90th percentile, %",
+        "within_1_percent": "at most 1 %",
+    }
     return [
-        table(
+        _summed(
             "What a training at the named rate loses, each rule by constants of cases that share nothing with it",
-            [(way, named[way]) for way in WAYS if way in named],
-            [
-                ("rule", lambda row: row[0]),
-                ("cases", _count),
-                ("median, nats", lambda row: quantile_of(row[-1], lambda one: one.lost_nats, 0.5)),
-                ("90th percentile, nats", lambda row: quantile_of(row[-1], lambda one: one.lost_nats, 0.9)),
-                ("median, % of the gain", _percentile(0.5)),
-                ("90th percentile, %", _percentile(0.9)),
-                ("at most 1 %", _at_most(0.01)),
-                ("at most 2 %", _at_most(0.02)),
-                ("stuck", _stuck),
-                ("within 2", lambda row: sum(one.within(2) for one in row[-1])),
-                ("mean beside the median's, %", lambda row: 100 * float(less_than(row[-1], named[NAIVE]).mean)),
-            ],
+            ["rule"],
+            {(way,): summary(named[way], naive) for way in WAYS if way in named},
+            {"median_nats": "median, nats", "high_nats": "90th percentile, nats", **half}
+            | {"within_2_percent": "at most 2 %", "stuck": "stuck", "within_2": "within 2"}
+            | {"less": "mean beside the median's, %"},
         ),
-        table(
+        _summed(
             "What a wrong rate costs, in % of the best's gain",
-            [row for row in tried if row[-1]],
-            [
-                ("times the best rate", lambda row: 2.0 ** row[0]),
-                ("cases", _count),
-                ("median", _percentile(0.5)),
-                ("90th percentile", _percentile(0.9)),
-                ("stuck", _stuck),
-            ],
+            ["times the best rate"],
+            {(2.0**rungs,): summary(own) for rungs in OFF if (own := off_by(found.looked, rungs))},
+            {"median_regret": "median", "high_regret": "90th percentile", "stuck": "stuck"},
         ),
-        table(
+        _summed(
             "How long one must look: trainings compared after so many updates, of which the best goes on",
-            [
-                (words, updates, less_than(own, named[NAIVE]), own)
-                for words, by_updates in looks.items()
+            ["tried", "after updates"],
+            {
+                (words, updates): summary(own, naive)
+                for words, by_updates in found.looks.items()
                 for updates, own in by_updates.items()
-            ],
-            [
-                ("tried", lambda row: row[0]),
-                ("after updates", lambda row: row[1]),
-                ("cases", _count),
-                ("median, % of the gain", _percentile(0.5)),
-                ("90th percentile, %", _percentile(0.9)),
-                ("at most 1 %", _at_most(0.01)),
-                ("stuck", _stuck),
-                ("mean beside the median's, %", lambda row: 100 * float(row[2].mean)),
-                ("± %", lambda row: 100 * float(row[2].half_width)),
-            ],
+            },
+            {**half, "stuck": "stuck", "less": "mean beside the median's, %", "less_half_width": "± %"},
         ),
         table(
             "The best rate by the length of the training",
-            moved,
+            found.moved,
             [
                 ("case", lambda one: one.case.name),
                 ("updates", lambda one: one.longer.updates),
@@ -111,21 +102,19 @@ def tables(
                 ("lost at the shortest's, %", lambda one: 100 * one.lost),
             ],
         ),
-        table(
+        _summed(
             "Warm-ups at the best rate, against the best of them, in % of the gain",
-            [(group, share, own) for (group, share), own in by_warmup(looked, warmups).items() if own],
-            [
-                ("where", lambda row: row[0]),
-                ("% of the updates", lambda row: 100 * row[1]),
-                ("cases", _count),
-                ("median", _percentile(0.5)),
-                ("90th percentile", _percentile(0.9)),
-                ("at most 1 %", _at_most(0.01)),
-            ],
+            ["where", "% of the updates"],
+            {
+                (group, 100 * share): summary(own)
+                for (group, share), own in by_warmup(found.looked, warmups).items()
+                if own
+            },
+            {"median_regret": "median", "high_regret": "90th percentile", "within_1_percent": "at most 1 %"},
         ),
         table(
             "What warm-ups lose at the best rate, in % of the gain",
-            looked,
+            found.looked,
             [
                 ("case", lambda one: one.case.name),
                 ("usual, % of the updates", lambda one: 100 * one.case.usual_warmup_share),
@@ -133,56 +122,43 @@ def tables(
                 ("lost by the usual", lambda one: 100 * lost_by_usual_warmup(one, warmups[one.case])),
             ],
         ),
-        _of_cases(ladders, named),
+        _of_cases(found),
     ]
 
 
-def _count(row: Sequence[Any]) -> int:
-    """A row ends in the trainings that it is about."""
-    return len(row[-1])
-
-
-def _percentile(share: float) -> Callable[[Sequence[Any]], float]:
-    """Of what is lost, in % of the gain."""
-    return lambda row: 100 * quantile_of(row[-1], lambda one: one.regret, share)
-
-
-def _at_most(share: float) -> Callable[[Sequence[Any]], int]:
-    return lambda row: sum(one.regret <= share for one in row[-1])
-
-
-def _stuck(row: Sequence[Any]) -> int:
-    return sum(one.stuck for one in row[-1])
-
-
-def _of_cases(ladders: Ladders, named: Named) -> StudyTable:
-    """What was named for each, beside what its trainings say."""
-    by_case: dict[AdviceCase, dict[str, NamedRate]] = {}
-    for way, several in named.items():
-        for one in several:
-            by_case.setdefault(one.looked.case, {})[way] = one
-    ways = [way for way in WAYS if way in named]
-    return table(
-        "Every case: the best rate, and what each rule loses, in % of the gain",
-        [several[0] for several in ladders.values()],
-        [
-            ("case", lambda one: one.case.name),
-            ("best rate", lambda one: 10**one.best if one.learned else None),
-            ("gain, nats", lambda one: one.gain if one.learned else None),
-            *((way, _lost(by_case, way)) for way in ways),
+def _summed(
+    title: str, labels: Sequence[str], rows: Mapping[tuple[Any, ...], Mapping[str, Any]], columns: Mapping[str, str]
+) -> StudyTable:
+    """rows: by their labels, summaries; columns: the headings of their values, of which shares are in %."""
+    return StudyTable(
+        title=title,
+        columns=[*labels, "cases", *columns.values()],
+        rows=[
+            [*of, one["cases"], *(100 * one[key] if key in _SHARES else one[key] for key in columns)]
+            for of, one in rows.items()
         ],
     )
 
 
-def _lost(by_case: Mapping[AdviceCase, Mapping[str, NamedRate]], way: str) -> Any:
-    def cell(one: Ladder) -> float | None:
-        found = by_case.get(one.case, {}).get(way)
-        return None if found is None else 100 * found.regret
-
-    return cell
+_SHARES = ("median_regret", "high_regret", "less", "less_half_width")
 
 
-def figures(named: Named, looks: Looks, moved: Sequence[Moved]) -> list[StudyFigure]:
+def _of_cases(found: Advised) -> StudyTable:
+    """What was named for each, beside what its trainings say."""
+    lost = {(one.looked.case, way): 100 * one.regret for way, several in found.named.items() for one in several}
+    return table(
+        "Every case: the best rate, and what each rule loses, in % of the gain",
+        [several[0] for several in found.ladders.values()],
+        [
+            ("case", lambda one: one.case.name),
+            ("best rate", lambda one: 10**one.best if one.learned else None),
+            ("gain, nats", lambda one: one.gain if one.learned else None),
+            *((way, lambda one, way=way: lost.get((one.case, way))) for way in WAYS if way in found.named),
+        ],
+    )
+
+
+def figures(found: Advised) -> list[StudyFigure]:
     """Best rates, named and found, what looks lose, and how best rates move with the length of the training."""
     return [
         StudyFigure.of_panels(
@@ -191,7 +167,9 @@ def figures(named: Named, looks: Looks, moved: Sequence[Moved]) -> list[StudyFig
             caption="A point a case, judged by constants of cases that share neither model nor text nor initial "
             "weights with it.",
             panels=[
-                _scatter(way, named[way]) for way in WAYS if any(one.rate is not None for one in named.get(way, ()))
+                _scatter(way, found.named[way])
+                for way in WAYS
+                if any(one.rate is not None for one in found.named.get(way, ()))
             ],
             wide=True,
         ),
@@ -200,7 +178,7 @@ def figures(named: Named, looks: Looks, moved: Sequence[Moved]) -> list[StudyFig
             title="How long one must look before rates can be compared",
             caption="The mean share of the best's gain that is lost beside the median best rate of the optimiser, with "
             "its 95 % interval over families: below 0 a look is worth it.",
-            panels=[_of_looks(looks, named)],
+            panels=[_of_looks(found)],
         ),
         StudyFigure.of_panels(
             name="horizons",
@@ -209,7 +187,11 @@ def figures(named: Named, looks: Looks, moved: Sequence[Moved]) -> list[StudyFig
             panels=[
                 scatter(
                     "moved from the shortest",
-                    _by(moved, lambda one: one.case.optimizer, lambda one: (float(one.longer.updates), 10**one.found)),
+                    _by(
+                        found.moved,
+                        lambda one: one.case.optimizer,
+                        lambda one: (float(one.longer.updates), 10**one.found),
+                    ),
                     xlabel="updates",
                     ylabel="best rate over the shortest's",
                     log_x=True,
@@ -220,24 +202,20 @@ def figures(named: Named, looks: Looks, moved: Sequence[Moved]) -> list[StudyFig
     ]
 
 
-def _of_looks(looks: Looks, named: Named) -> Panel:
+def _of_looks(found: Advised) -> Panel:
+    asked = [float(updates) for by_updates in found.looks.values() for updates in by_updates]
     series = []
-    for hue, (words, by_updates) in enumerate(looks.items()):
-        found = [less_than(own, named[NAIVE]) for own in by_updates.values()]
-        mean, half = ([100 * float(getattr(one, of)) for one in found] for of in ("mean", "half_width"))
+    for hue, (words, by_updates) in enumerate(found.looks.items()):
+        less = [less_than(own, found.named[NAIVE]) for own in by_updates.values()]
+        mean, half = ([100 * float(getattr(one, of)) for one in less] for of in ("mean", "half_width"))
         series.append(measured(words, hue, list(by_updates), mean, half))
     return Panel(
         title="lost beside the median rate",
         xlabel="updates before they are compared",
         ylabel="% of the best's gain",
-        series=[*series, line("the median rate itself", "claimed", -1, _ends(looks), 0.0)],
+        series=[*series, line("the median rate itself", "claimed", -1, [min(asked), max(asked)], 0.0)],
         log_x=True,
     )
-
-
-def _ends(looks: Looks) -> list[float]:
-    asked = [float(updates) for by_updates in looks.values() for updates in by_updates]
-    return [min(asked), max(asked)]
 
 
 def _scatter(way: str, named: Sequence[NamedRate]) -> Panel:
@@ -260,11 +238,14 @@ def _by(several: Sequence[Any], label: Any, point: Any) -> dict[str, list[tuple[
     return found
 
 
-def data(
-    ladders: Ladders, named: Named, looks: Looks, moved: Sequence[Moved], looked: Sequence[Looked], warmups: Warmups
-) -> dict[str, Any]:
+def data(found: Advised) -> dict[str, Any]:
     """Everything that the page shows."""
-    facts = {one.case: asdict(one.facts) | {"parameters": one.parameters} for one in looked}
+    naive = found.named[NAIVE]
+    facts = {one.case: asdict(one.facts) | {"parameters": one.parameters} for one in found.looked}
+    by_group: dict[str, dict[str, Any]] = {group: {} for group in NORMED}
+    for (group, share), own in by_warmup(found.looked, found.warmups).items():
+        if own:
+            by_group[group][f"{share:g}"] = _kept(summary(own), "within_1_percent")
     return {
         "cases": {
             case.name: {
@@ -272,32 +253,25 @@ def data(
                 "facts": facts.get(case),
                 "ladders": [_of_ladder(one) for one in several],
                 "named": {
-                    way: {"rate": _rate(one), "nats": one.nats, "regret": one.regret}
-                    for way, all_of in named.items()
+                    way: {"rate": None if one.rate is None else 10**one.rate, "nats": one.nats, "regret": one.regret}
+                    for way, all_of in found.named.items()
                     for one in all_of
                     if one.looked.case == case
                 },
-                "warmups": [{"share": share, "nats": nats} for share, nats in warmups.get(case, {}).items()],
+                "warmups": [{"share": share, "nats": nats} for share, nats in found.warmups.get(case, {}).items()],
             }
-            for case, several in ladders.items()
+            for case, several in found.ladders.items()
         },
-        "rules": {way: _summary(several, named) for way, several in named.items()},
+        "rules": {way: summary(several, naive) for way, several in found.named.items()},
         "looks": {
-            words: {str(updates): _summary(several, named) for updates, several in by_updates.items()}
-            for words, by_updates in looks.items()
+            words: {str(updates): summary(several, naive) for updates, several in by_updates.items()}
+            for words, by_updates in found.looks.items()
         },
-        "warmups": {
-            group: {
-                f"{share:g}": _costs(own) | {"within_1_percent": sum(one.regret <= 0.01 for one in own)}
-                for (of, share), own in by_warmup(looked, warmups).items()
-                if of == group and own
-            }
-            for group in NORMED
-        },
+        "warmups": by_group,
         "off": {
-            f"{2.0**rungs:g}": _costs(several) | {"stuck": sum(one.stuck for one in several)}
+            f"{2.0**rungs:g}": _kept(summary(several), "stuck")
             for rungs in OFF
-            if (several := off_by(looked, rungs))
+            if (several := off_by(found.looked, rungs))
         },
         "moves": [
             {
@@ -307,35 +281,32 @@ def data(
                 "foretold": one.foretold,
                 "lost": one.lost,
             }
-            for one in moved
+            for one in found.moved
         ],
     }
 
 
-def _rate(one: NamedRate) -> float | None:
-    return None if one.rate is None else 10**one.rate
-
-
-def _summary(several: Sequence[NamedRate], named: Named) -> dict[str, Any]:
-    less = less_than(several, named[NAIVE])
-    return _costs(several) | {
+def summary(several: Sequence[NamedRate], naive: Sequence[NamedRate] = ()) -> dict[str, Any]:
+    """What trainings lost, as shares of the gain and in nats; naive: what they are compared with."""
+    found = {
+        "cases": len(several),
+        "median_regret": quantile_of(several, lambda one: one.regret, 0.5),
+        "high_regret": quantile_of(several, lambda one: one.regret, 0.9),
         "median_nats": quantile_of(several, lambda one: one.lost_nats, 0.5),
         "high_nats": quantile_of(several, lambda one: one.lost_nats, 0.9),
         "within_1_percent": sum(one.regret <= 0.01 for one in several),
         "within_2_percent": sum(one.regret <= 0.02 for one in several),
         "stuck": sum(one.stuck for one in several),
         "within_2": sum(one.within(2) for one in several),
-        "less": float(less.mean),
-        "less_half_width": float(less.half_width),
     }
+    if not naive:
+        return found
+    less = less_than(several, naive)
+    return found | {"less": float(less.mean), "less_half_width": float(less.half_width)}
 
 
-def _costs(several: Sequence[NamedRate]) -> dict[str, Any]:
-    return {
-        "cases": len(several),
-        "median_regret": quantile_of(several, lambda one: one.regret, 0.5),
-        "high_regret": quantile_of(several, lambda one: one.regret, 0.9),
-    }
+def _kept(found: Mapping[str, Any], what: str) -> dict[str, Any]:
+    return {key: found[key] for key in ("cases", "median_regret", "high_regret", what)}
 
 
 def _of_ladder(one: Ladder) -> dict[str, Any]:

@@ -19,30 +19,12 @@ from ..engine.discovery import About
 from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Study, scales
+from . import rules
 from .cases import AdviceCase, AdviceConfig, cases, rate_of
 from .ladder import Ladder, at_rate, ladder_of, nats, piece_of
 from .looks import facts_about, range_test
-from .page import NORMED, Looks, Warmups, by_warmup, data, figures, lost_by_usual_warmup, tables
-from .rules import (
-    FOLKLORE,
-    FOLKLORE_WARMUP,
-    KNOWN,
-    LIGHTNING,
-    LOOKS,
-    LR_FINDER,
-    NAIVE,
-    PACKAGED,
-    TRAINED,
-    Looked,
-    Moved,
-    Named,
-    NamedRate,
-    about_naive,
-    compared_at,
-    less_than,
-    moves,
-    without_training,
-)
+from .page import NORMED, Advised, by_warmup, data, figures, lost_by_usual_warmup, tables
+from .rules import Looked, NamedRate
 from .tasks import MASKED, VALID_TOKENS, task_of
 from .training import installed, train_package
 
@@ -65,7 +47,7 @@ def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> Looked:
         ladder=ladder,
         facts=RateFacts(**seen["facts"]),
         parameters=seen["parameters"],
-        finders={LIGHTNING: swept["lightning"], LR_FINDER: swept["lr_finder"]},
+        finders={rules.LIGHTNING: swept["lightning"], rules.LR_FINDER: swept["lr_finder"]},
     )
 
 
@@ -73,18 +55,18 @@ def named_for(config: AdviceConfig, asked: tuple[Looked, Sequence[Looked]], piec
     """What every rule names for a case, and what a training at it ends at. asked: the case, and all of them."""
     one, others = asked
     found = {}
-    for way, rate in without_training(one, others).items():
+    for way, rate in rules.without_training(one, others).items():
         if rate is None:
             continue
         end = one.ladder.at(rate)
-        if way in TRAINED:
-            share = FOLKLORE_WARMUP if way == FOLKLORE else None
+        if way in rules.TRAINED:
+            share = rules.FOLKLORE_WARMUP if way == rules.FOLKLORE else None
             named = float(f"{10**rate:.3g}")
             end = nats(at_rate(one.case, named, config, pieces, updates=one.ladder.updates, warmup_share=share))
         found[way] = NamedRate(looked=one, rate=rate, nats=end)
     first = next(other for other in others if other.case.family == one.case.family)
     if first is one and one.optimizer == ADAM:
-        for way, package in PACKAGED.items():
+        for way, package in rules.PACKAGED.items():
             if package in installed():
                 given = {"package": package, "updates": one.ladder.updates}
                 end = piece_of(one.case, f"{one.ladder.updates}_{package}", config, pieces, train_package, **given)
@@ -94,10 +76,13 @@ def named_for(config: AdviceConfig, asked: tuple[Looked, Sequence[Looked]], piec
 
 def compared(looked: Sequence[Looked]) -> dict[str, dict[int, list[NamedRate]]]:
     """Rungs that are chosen after so many updates, of all and of three, by those updates."""
-    three = [(one, about_naive(one, looked)) for one in looked]
+    three = [(one, rules.about_naive(one, looked)) for one in looked]
     return {
-        ALL_RUNGS: {updates: [compared_at(one, updates) for one in looked] for updates in LOOKS},
-        THREE: {updates: [compared_at(one, updates, tried) for one, tried in three if tried] for updates in LOOKS},
+        ALL_RUNGS: {updates: [rules.compared_at(one, updates) for one in looked] for updates in rules.LOOKS},
+        THREE: {
+            updates: [rules.compared_at(one, updates, tried) for one, tried in three if tried]
+            for updates in rules.LOOKS
+        },
     }
 
 
@@ -128,26 +113,29 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     warmups = dict(
         zip((one.case for one in looked), make(partial(warmed, config), looked, stage="warm-ups"), strict=True)
     )
-    named = {way: [one[way] for one in each if way in one] for way in dict.fromkeys(way for one in each for way in one)}
-    moved, looks = moves(ladders), compared(looked)
+    advised = Advised(
+        ladders=ladders,
+        looked=looked,
+        named={
+            way: [one[way] for one in each if way in one] for way in dict.fromkeys(way for one in each for way in one)
+        },
+        looks=compared(looked),
+        moved=rules.moves(ladders),
+        warmups=warmups,
+    )
     return Findings(
         conditions=conditions(config, found),
-        claims=claims(named, looks, moved, looked, warmups),
-        figures=figures(named, looks, moved),
-        tables=tables(ladders, named, looks, moved, looked, warmups),
-        data=data(ladders, named, looks, moved, looked, warmups),
+        claims=claims(advised),
+        figures=figures(advised),
+        tables=tables(advised),
+        data=data(advised),
     )
 
 
-def claims(
-    named: Named,
-    looks: Looks,
-    moved: Sequence[Moved],
-    looked: Sequence[Looked],
-    warmups: Warmups,
-) -> list[Claim]:
+def claims(advised: Advised) -> list[Claim]:
     """All claims of the study."""
-    own, naive = named[KNOWN], named[NAIVE]
+    looked, warmups = advised.looked, advised.warmups
+    own, naive = advised.named[rules.KNOWN], advised.named[rules.NAIVE]
     found = [
         share_claim(
             f"Known rates: {percentage(most, 0)} lost at most",
@@ -159,18 +147,24 @@ def claims(
         )
         for most, least in ((0.01, 0.8), (0.02, 0.9))
     ]
-    found.append(less_claim("Known rates", "Known rates lose", less_than(own, naive)))
+    found.append(less_claim("Known rates", "Known rates lose", rules.less_than(own, naive)))
     first = looked[0].ladder.updates if looked else 0
     found += look_claims(
-        {(words, n): less_than(own, naive) for words, by in looks.items() for n, own in by.items() if n < first}, first
+        {
+            (words, n): rules.less_than(own, naive)
+            for words, by in advised.looks.items()
+            for n, own in by.items()
+            if n < first
+        },
+        first,
     )
     found.append(
         share_claim(
             "The horizon",
             "How far the best rate moves from the shortest trainings to longer ones is foretold within a factor of "
             "1.5 by a power of the length, in at least 80 % of cases.",
-            [one.near for one in moved],
-            [one.case.family for one in moved],
+            [one.near for one in advised.moved],
+            [one.case.family for one in advised.moved],
             least=0.8,
         )
     )
@@ -192,7 +186,7 @@ def claims(
                 less_claim(
                     f"Warm-up of {percentage(share, 0)} where {group}",
                     f"Where {group}, a warm-up over {percentage(share, 0)} of the updates loses",
-                    less_than(tried[group, share], tried[group, beside]),
+                    rules.less_than(tried[group, share], tried[group, beside]),
                     than=f"one over {percentage(beside, 0)}" if beside else "none",
                 )
             )
@@ -263,7 +257,7 @@ def conditions(config: AdviceConfig, found: Sequence[Ladder]) -> dict[str, str]:
         f"weight decay {OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
         "optimisers without a rate": "Prodigy at 1 under the same schedule, Schedule-Free AdamW at its own 2.5e-3 with "
         "a tenth of the updates as warm-up, in the first case of each family that has Adam or AdamW there"
-        if set(PACKAGED.values()) <= set(installed())
+        if set(rules.PACKAGED.values()) <= set(installed())
         else "left out where their packages (prodigyopt, schedulefree) are not installed",
         "rates": "factors of two, at least seven, until the best has two on either side",
         "seeds": "two, of weights and batches, at the best rung of the first horizon and its neighbours; else one",
