@@ -160,7 +160,6 @@ def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFig
         caption="Mean over draws of the weights; both axes are logarithmic. Curves that coincide share a line, which "
         "is named after the first of them.",
         panels=panels,
-        wide=True,
     )
 
 

@@ -1,7 +1,6 @@
 """The paper's figure 2, and how much of it is warm-up: claims, figures and data."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
@@ -17,7 +16,7 @@ from .engine.pieces import Pieces
 from .engine.study import Study
 from .translation.config import OPTIMIZERS, TranslationArm
 from .translation.figure_2 import PAPERS_SCHEDULE, SCALES, Figure2Config, RateGroup
-from .translation.page import Legend, epochs_figure, findings, plain, rates_figure, with_caveat
+from .translation.page import epochs_figure, findings, plain, rates_figure, with_caveat
 from .translation.runs import Trained, less, trained
 
 ABOUT = About(
@@ -35,44 +34,22 @@ _OURS = "not in the paper, whose schedules differ in both"
 _HALF = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GapShares:
-    """Of a gap between a run without warm-up and one with it: the share of the summed rate, by two ways and their mean.
+def shares_of(group: RateGroup, found: Trained) -> dict[str, Estimate]:
+    """The gap between the run without warm-up and that with it, in nats, and what of it is summed rate, as shares.
 
     Four runs: without and with warm-up, each with the little summed rate of the paper's run without and with the large
-    one of that with. From the first corner to the last there are two ways. Their mean is the Shapley value of the
-    summed rate, and one minus it that of the warm-up.
+    one of that with. From the first corner to the last there are two ways: without warm-up raising the summed rate
+    closes a share of the gap ("given back"), with it lowering the summed rate opens one ("taken away"). Their mean is
+    the Shapley value of the summed rate, and one minus it that of the warm-up.
     """
-
-    gap: Estimate
-    """In nats."""
-    given_back: Estimate
-    """Without warm-up: what raising the summed rate closes."""
-    taken_away: Estimate
-    """With warm-up: what lowering the summed rate opens."""
-    summed_rate: Estimate
-    """The mean of both."""
-
-    def decided(self, greatest: float) -> dict[str, Answer]:
-        """By way, whether the share is at most that; None where it is not certain that there is a gap."""
-        ways = {"given back without warm-up": self.given_back, "taken away with warm-up": self.taken_away}
-        there = between(self.gap, least=0.0) is True
-        return {name: between(way, greatest=greatest) if there else None for name, way in ways.items()}
-
-
-def shares_of(group: RateGroup, found: Trained) -> _GapShares:
-    """What of the group's gap is summed rate."""
     arms = (group.without, group.long, group.without_equal_sum, group.long_equal_sum)
     rows = list(zip(*map(found.finals, arms), strict=True))
     gaps = [a - b for a, b, _, _ in rows]
     back = [(a - e) / gap for (a, _, e, _), gap in zip(rows, gaps, strict=True)]
     away = [(d - b) / gap for (_, b, _, d), gap in zip(rows, gaps, strict=True)]
-    return _GapShares(
-        gap=estimate(gaps),
-        given_back=estimate(back),
-        taken_away=estimate(away),
-        summed_rate=estimate([(x + y) / 2 for x, y in zip(back, away, strict=True)]),
-    )
+    both = [(x + y) / 2 for x, y in zip(back, away, strict=True)]
+    shares = {"gap": gaps, "given back": back, "taken away": away, "summed rate": both}
+    return {name: estimate(values) for name, values in shares.items()}
 
 
 def claims(config: Figure2Config, found: Trained) -> list[Claim]:
@@ -152,12 +129,17 @@ def _summed_rate(optimizer: str, groups: list[RateGroup], found: Trained) -> Cla
     parts = []
     holds: dict[str, Answer] = {}
     for group in groups:
-        share = shares_of(group, found)
-        holds |= {f"rate {group.peak_lr:g}, {way}": is_so for way, is_so in share.decided(_HALF).items()}
+        share, rate = shares_of(group, found), f"rate {group.peak_lr:g}"
+        # Where it is not certain that there is a gap, nothing is known of its parts.
+        there = between(share["gap"], least=0.0) is True
+        for way, warmup in (("given back", "without warm-up"), ("taken away", "with warm-up")):
+            holds[f"{rate}, {way} {warmup}"] = between(share[way], greatest=_HALF) if there else None
+        gap, summed, back, away = (
+            with_interval(share[name]) for name in ("gap", "summed rate", "given back", "taken away")
+        )
         parts.append(
-            f"rate {group.peak_lr:g}: of a gap of {with_interval(share.gap)} nats {with_interval(share.summed_rate)} "
-            f"is cumulative learning rate ({with_interval(share.given_back)} when it is given back without warm-up, "
-            f"{with_interval(share.taken_away)} when it is taken away with warm-up)"
+            f"{rate}: of a gap of {gap} nats {summed} is cumulative learning rate ({back} when it is given back "
+            f"without warm-up, {away} when it is taken away with warm-up)"
         )
     return judged(
         name=f"most of the gap is the warm-up, under {OPTIMIZERS[optimizer]}",
@@ -210,7 +192,7 @@ def figures(config: Figure2Config, found: Trained) -> list[StudyFigure]:
     for optimizer in config.optimizers:
         title, groups = OPTIMIZERS[optimizer], config.groups(optimizer)
         for name, words in (("paper", "the paper's schedules"), ("controlled", "schedules of one decay or one sum")):
-            panels: dict[str, Legend] = {
+            panels: dict[str, dict[str, TranslationArm]] = {
                 f"{title}, rate {group.peak_lr:g}": getattr(group, f"{name}_family")() for group in groups
             }
             made.append(
@@ -223,7 +205,7 @@ def figures(config: Figure2Config, found: Trained) -> list[StudyFigure]:
                     told=f"Loss and BLEU over epochs, {title}, {words}",
                 )
             )
-    return [*made, rates_figure(over_rates(config), found, caption="at the rates that were tried.", wide=True)]
+    return [*made, rates_figure(over_rates(config), found, caption="at the rates that were tried.")]
 
 
 def over_rates(config: Figure2Config) -> dict[str, dict[str, list[TranslationArm]]]:
@@ -263,10 +245,10 @@ def _data(group: RateGroup, found: Trained) -> dict[str, Any]:
         "peak_lr": group.peak_lr,
         "gain_kept_without_warmup": {family: plain(found.gain_kept(arm, long)) for family, arm in without.items()},
         "short_less_long_nats": {family: plain(found.excess(arm, long)) for family, arm in short.items()},
-        "gap_nats": plain(share.gap),
-        "share_of_summed_rate": plain(share.summed_rate),
-        "share_given_back_without_warmup": plain(share.given_back),
-        "share_taken_away_with_warmup": plain(share.taken_away),
+        "gap_nats": plain(share["gap"]),
+        "share_of_summed_rate": plain(share["summed rate"]),
+        "share_given_back_without_warmup": plain(share["given back"]),
+        "share_taken_away_with_warmup": plain(share["taken away"]),
         "summed_lr_with_over_without": group.ratio,
     }
 

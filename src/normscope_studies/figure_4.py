@@ -1,6 +1,6 @@
 """The paper's figure 4, on its schedules and on schedules that are alike: claims, figures and data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Study
 from .translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
-from .translation.figure_4 import PAPER_S, SCALES, TITLES, Figure4Config, Pairing, Square
-from .translation.page import Legend, epochs_figure, findings, plain, rates_figure, with_caveat
+from .translation.figure_4 import PAPER_S, SCALES, TITLES, Figure4Config, Pairing
+from .translation.page import epochs_figure, findings, plain, rates_figure, with_caveat
 from .translation.runs import Trained, less, sooner, trained
 
 ABOUT = About(
@@ -50,9 +50,9 @@ class _Effects(NamedTuple):
     """By how much the placement's is larger, in size."""
 
 
-def effects(of: Square, found: Trained) -> _Effects:
+def effects(of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> _Effects:
     """Of the four runs of each seed."""
-    rows = list(zip(*(found.finals(arm) for arm in of), strict=True))
+    rows = list(zip(*(found.finals(arm) for arm in of.values()), strict=True))
     placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
     optimizer = [(a - r + p - q) / 2 for a, r, p, q in rows]
     lead = [abs(x) - abs(y) for x, y in zip(placement, optimizer, strict=True)]
@@ -69,16 +69,16 @@ def best_arms(config: Figure4Config, found: Trained) -> tuple[TranslationArm, Tr
     return best(POST, warm=True), best(PRE, warm=False)
 
 
-def radam_keeps(config: Figure4Config, of: Square, found: Trained) -> Estimate | None:
+def radam_keeps(config: Figure4Config, of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> Estimate | None:
     """What Post-LN has under RAdam without warm-up, as a share of its gain under Adam with warm-up."""
     warm = config.post(DE_EN, config.lrs[0])
-    return found.gain_kept(of.post_radam, warm)
+    return found.gain_kept(of[POST, "radam"], warm)
 
 
 def claims(config: Figure4Config, found: Trained) -> list[Claim]:
     """Of De-En, and of En-De, as far as these are trained."""
     made = []
-    if (of := config.square()) is not None:
+    if of := config.square():
         made += [*_of_pairings(config, found), *_of_square(config, of, found), *_over_rates(config, found)]
     if EN_DE in config.pairs:
         made.append(_on_en_de(config, found))
@@ -160,11 +160,11 @@ def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
     )
 
 
-def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]:
+def _of_square(config: Figure4Config, of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> list[Claim]:
     """RAdam saves Post-LN, does little for Pre-LN, and matters less than the placement."""
-    kept, difference = radam_keeps(config, of, found), found.excess(of.pre_radam, of.pre_adam)
-    seen, rate = effects(of, found), f"rate {of.pre_adam.peak_lr:g}"
-    losses = f"Last loss under RAdam without warm-up: {found.nats(of.post_radam)} nats."
+    kept, difference = radam_keeps(config, of, found), found.excess(of[PRE, "radam"], of[PRE, "adam"])
+    seen, rate = effects(of, found), f"rate {of[PRE, 'adam'].peak_lr:g}"
+    losses = f"Last loss under RAdam without warm-up: {found.nats(of[POST, 'radam'])} nats."
     return [
         claim(
             "RAdam trains Post-LN without warm-up",
@@ -248,20 +248,24 @@ def _best_rates(config: Figure4Config, found: Trained) -> Claim:
 def figures(config: Figure4Config, found: Trained) -> list[StudyFigure]:
     """The paper's layout, the controlled schedules beside it, the square of optimisers, and the rate axis."""
     made = [_pair_figure(config, found, pair) for pair in config.pairs]
-    if (of := config.square()) is not None:
+    if of := config.square():
         words = ("Post-LN, Adam", "Post-LN, RAdam", "Pre-LN, Adam", "Pre-LN, RAdam")
         made.append(
             epochs_figure(
                 "optimisers",
                 "Placement and optimiser, without warm-up",
-                {f"no warm-up, linear decay, rate {of.pre_adam.peak_lr:g}": dict(zip(words, of, strict=True))},
+                {
+                    f"no warm-up, linear decay, rate {of[PRE, 'adam'].peak_lr:g}": dict(
+                        zip(words, of.values(), strict=True)
+                    )
+                },
                 found,
                 epoch=config.epoch_updates,
                 told="Two placements under Adam and RAdam",
             )
         )
         caption = "on one decay for all. A comparison at one rate says who was tuned."
-        made.append(rates_figure(over_rates(config), found, caption=caption, wide=False))
+        made.append(rates_figure(over_rates(config), found, caption=caption))
     return made
 
 
@@ -270,7 +274,7 @@ def _pair_figure(config: Figure4Config, found: Trained, pair: str) -> StudyFigur
     for one in [*config.pairings(pair), *config.alike(pair)]:
         lr, own = one.post.peak_lr, one.post != config.post(pair, one.post.peak_lr)
         post_words = f"Post-LN with warm-up, {one.schedules}" if own else "Post-LN with warm-up"
-        arms: Legend = {post_words: one.post, f"Pre-LN, {one.schedules}": one.pre}
+        arms = {post_words: one.post, f"Pre-LN, {one.schedules}": one.pre}
         panels.setdefault(f"{TITLES[pair]}, rate {lr:g}", {}).update(arms)
     return epochs_figure(
         pair.replace("-", "_"),
@@ -319,12 +323,12 @@ def _data(config: Figure4Config, found: Trained) -> dict[str, Any]:
         for one in config.every_pairing()
     }
     made: dict[str, Any] = {"compared": compared, "published_share_of_updates": PUBLISHED_SHARE}
-    if (of := config.square()) is None:
+    if not (of := config.square()):
         return made
     post, pre = best_arms(config, found)
     return made | {
         "effects_nats": {name: plain(one) for name, one in effects(of, found)._asdict().items()},
-        "radam_less_adam_pre_ln_nats": plain(found.excess(of.pre_radam, of.pre_adam)),
+        "radam_less_adam_pre_ln_nats": plain(found.excess(of[PRE, "radam"], of[PRE, "adam"])),
         "gain_kept_by_radam_post_ln": plain(radam_keeps(config, of, found)),
         "best_rates": {
             "post_ln_with_warmup": post.peak_lr,

@@ -226,7 +226,6 @@ def figures(cases: Sequence[_ModelCase], found: Mapping[str, _PlacementCurves]) 
             caption="Mean over draws with a band of two standard errors, and the prediction. "
             + _not_drawn("their hidden state stays at 1", deep, moving),
             panels=[panel for panel in streams if panel.series],
-            wide=True,
         )
     ]
     if loud:
@@ -238,7 +237,6 @@ def figures(cases: Sequence[_ModelCase], found: Mapping[str, _PlacementCurves]) 
                 "standard errors, and the prediction. " + _not_drawn("every gradient is 0 at first", deep, loud),
                 panels=[_gradients(name, encoders[name]) for name in loud],
                 told="Gradient norms over depth",
-                wide=True,
             )
         )
     return made

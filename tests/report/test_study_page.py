@@ -46,8 +46,8 @@ FOUND = Findings(
         claim("Fourth", Verdict.UNDECIDED),
     ],
     figures=[
-        StudyFigure(name="one_thing", title="One", caption="A <caption>.", svg=SVG, wide=True),
-        StudyFigure(name="other", title="Other", caption="B.", svg=SVG),
+        StudyFigure(name="one_thing", title="One", caption="A <caption>.", svg=SVG),
+        StudyFigure(name="other", title="Other", caption="B.", svg=SVG, wide=False),
     ],
     tables=[StudyTable(title="Table", columns=["l", "value", "of"], rows=[[1, 0.123456, "<b>"], [2, None, "b"]])],
     data={},

@@ -9,6 +9,7 @@ import pytest
 
 import in_process
 from made_curves import UNIGRAM, trained_of
+from normscope.evidence.judging import between
 from normscope.report.chart import Panel
 from normscope.report.svg import HUES
 from normscope_studies.engine import ladders, page as contents
@@ -79,8 +80,8 @@ def test_the_shares_of_a_gap_are_those_it_was_made_of() -> None:
     found = made(*PICTURE, spread=0.0)
     for group, (warmup, summed, *_) in zip([*CONFIG.groups("adam"), *CONFIG.groups("sgd")], PICTURE, strict=True):
         share = shares_of(group, found)
-        assert float(share.gap.mean) == pytest.approx(warmup + summed)
-        for way in (share.given_back, share.taken_away, share.summed_rate):
+        assert float(share["gap"].mean) == pytest.approx(warmup + summed)
+        for way in (share["given back"], share["taken away"], share["summed rate"]):
             assert float(way.mean) == pytest.approx(summed / (warmup + summed))
             assert float(way.half_width) == pytest.approx(0.0, abs=1e-12)
 
@@ -91,10 +92,10 @@ def test_costs_that_do_not_add_up_give_two_shares_and_their_mean() -> None:
     # Little learning rate costs a model with warm-up 1.6 of the 2.0 nats, and one without nothing at all.
     found = trained_of(lasts | {group.long_equal_sum: 4.6}, epoch=EPOCH, spread=0.0)
     share = shares_of(group, found)
-    assert [float(way.mean) for way in (share.given_back, share.taken_away, share.summed_rate)] == pytest.approx(
-        [0.0, 0.8, 0.4]
-    )
-    assert share.decided(0.5) == {"given back without warm-up": True, "taken away with warm-up": False}
+    assert [
+        float(way.mean) for way in (share["given back"], share["taken away"], share["summed rate"])
+    ] == pytest.approx([0.0, 0.8, 0.4])
+    assert [between(share[way], greatest=0.5) for way in ("given back", "taken away")] == [True, False]
 
 
 def test_a_gap_that_is_mostly_summed_rate_is_not_the_warm_up_s() -> None:

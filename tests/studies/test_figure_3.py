@@ -35,7 +35,7 @@ from normscope_studies.figure_3.measure import (
     corpus_of,
     matrices,
 )
-from normscope_studies.figure_3.numbers import KINDS, Figure3Numbers, Figure3Theory, measure
+from normscope_studies.figure_3.numbers import KINDS, Figure3Numbers, measure
 from normscope_studies.figure_3.study import SCALES, STUDY, claims
 
 TINY = replace(
@@ -136,21 +136,16 @@ def numbers(
         last={LARGE: last, SMALL: {POST: last[POST] / 2, PRE: last[PRE]}},
         before=by_layer(grows),
         after=by_layer(grows, after),
+        predicted_last={condition: {PRE: [depth**-0.37 for depth in BLOCKS]} for condition in (LARGE, SMALL)},
+        predicted_layers={
+            name: dict.fromkeys(itertools.product(MATRICES, STACKS), np.exp(factor * layers))
+            for name, factor in ((POST, 0.15), (PRE, -0.1))
+        },
     )
 
 
-THEORY = Figure3Theory(
-    blocks=BLOCKS,
-    last={condition: {PRE: [depth**-0.37 for depth in BLOCKS]} for condition in (LARGE, SMALL)},
-    layers={
-        name: dict.fromkeys(itertools.product(MATRICES, STACKS), np.exp(factor * np.arange(6)))
-        for name, factor in ((POST, 0.15), (PRE, -0.1))
-    },
-)
-
-
 def verdicts(**changes: float) -> dict[str, str]:
-    found = claims(numbers(**changes), THEORY)
+    found = claims(numbers(**changes))
     return {claim.name.removeprefix("Figure 3"): claim.verdict for claim in found}
 
 
@@ -185,15 +180,15 @@ class TestVerdicts:
         assert [found.pop(name) for name in list(found) if "predicted" in name] == ["reproduced"] * 3
 
     def test_what_the_seeds_cannot_tell_is_undecided(self):
-        assert claims(numbers(spread=0.8, seeds=3), THEORY)[0].verdict == "undecided"
+        assert claims(numbers(spread=0.8, seeds=3))[0].verdict == "undecided"
 
     def test_one_trained_seed_does_not_decide_what_the_warm_up_leaves(self):
         found = numbers()
         found.after["norm_of_mean"] = {key: values[:1] for key, values in found.after["norm_of_mean"].items()}
-        assert claims(found, THEORY)[-1].verdict == "undecided"
+        assert claims(found)[-1].verdict == "undecided"
 
     def test_nothing_is_said_of_a_warm_up_that_was_not_run(self):
-        found = claims(replace(numbers(), before={}, after={}), THEORY)
+        found = claims(replace(numbers(), before={}, after={}))
         assert not [claim for claim in found if "after the warm-up" in claim.name]
 
 

@@ -171,7 +171,6 @@ def figures(found: Advised) -> list[StudyFigure]:
                 for way in WAYS
                 if any(one.rate is not None for one in found.named.get(way, ()))
             ],
-            wide=True,
         ),
         StudyFigure.of_panels(
             name="looks",
@@ -179,6 +178,7 @@ def figures(found: Advised) -> list[StudyFigure]:
             caption="The mean share of the best's gain that is lost beside the median best rate of the optimiser, with "
             "its 95 % interval over families: below 0 a look is worth it.",
             panels=[_of_looks(found)],
+            wide=False,
         ),
         StudyFigure.of_panels(
             name="horizons",
@@ -198,6 +198,7 @@ def figures(found: Advised) -> list[StudyFigure]:
                     log_y=True,
                 )
             ],
+            wide=False,
         ),
     ]
 

@@ -250,7 +250,6 @@ def figures(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -
             caption=f"Mean over models with a 95 % interval. Shown are: {drawn}. χ² is that of a Gaussian vector.",
             panels=[_depth_panel(config, name, found[name], stack, shown[name]) for name in found for stack in STACKS],
             told="Share of tokens whose squared norm leaves its mean, over depth",
-            wide=True,
         )
     ]
     if lasts := _lasts(found):
@@ -261,7 +260,6 @@ def figures(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -
                 caption="Mean over models with a 95 % interval, the exact χ² of d degrees, and eq. (66).",
                 panels=[_epsilon_panel(config, name, last) for name, last in lasts.items()],
                 told="Share of tokens whose squared norm leaves its mean, over epsilon",
-                wide=True,
             )
         )
     return made

@@ -114,8 +114,8 @@ class Ladder:
             "last_loss_nats": self.finals,
             "mean_nats": self.mean_nats,
             "sensitivity_nats": found.value,
-            "sensitivity_low": None if math.isnan(found.low) else found.low,
-            "sensitivity_high": None if math.isnan(found.high) else found.high,
+            "sensitivity_low": found.low,
+            "sensitivity_high": found.high,
         }
 
 

@@ -48,13 +48,13 @@ class StudyFigure:
     title: str
     caption: str
     svg: str
-    wide: bool = False
+    wide: bool = True
     panels: Sequence[Panel] = ()
     """The same curves as values, which readers of the page explore; none of a picture that is not of curves."""
 
     @classmethod
     def of_panels(
-        cls, *, panels: Sequence[Panel], name: str, title: str, caption: str, told: str = "", wide: bool = False
+        cls, *, panels: Sequence[Panel], name: str, title: str, caption: str, told: str = "", wide: bool = True
     ) -> Self:
         """Curves, drawn and to be explored; told: its title for those who cannot see it, if another."""
         svg = panels_svg(panels, title=told or title)

@@ -83,7 +83,6 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
                 caption="Measured with its 95 % interval, predicted, and appendix F's claim for the deepest stack, "
                 "from its last block down: (2/3)^{(L−l)/2} for Post-LN, the same in all blocks for Pre-LN.",
                 panels=[_profile_panel(side[title]) for title in own[0] for side in own],
-                wide=True,
             )
         )
     ends = StudyFigure.of_panels(
@@ -93,7 +92,6 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
         "the last block's stay and the first block's have the factor (2/3)^{(L−1)/2}. Claims start at the shallowest "
         "stack's W₂.",
         panels=[_end_panel(by_case(side)["encoder"], block) for block in (0, -1) for side in (post, pre)],
-        wide=True,
     )
     return [*made, ends]
 

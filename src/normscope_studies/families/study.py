@@ -96,7 +96,6 @@ def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
                 caption="Of the types that the installed transformers knows: those that could be built small, given "
                 "inputs and diagnosed, and where the others ended.",
                 svg=stages_svg(list(_counts(rows).items())),
-                wide=True,
             )
         ],
         tables=[

@@ -1,5 +1,6 @@
 """Figure 3 of Xiong et al. 2020: what is asked of which models, and the gradients of their feed-forward matrices."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -206,8 +207,14 @@ class Bench:
             return value
 
         model.train()
-        wanted = last_matrix(model) if last_only else matrices(model)
-        named = only_trainable(model, [weight for weights in wanted.values() for weight in weights])
+        wanted = matrices(model)
+        if last_only:
+            wanted = {("W2", "decoder"): wanted["W2", "decoder"][-1:]}
+        # Gradients of parameters that nobody asked for would cost a third of the work.
+        model.requires_grad_(False)
+        for weight in itertools.chain.from_iterable(wanted.values()):
+            weight.requires_grad_(True)
+        named = {weight: name for name, weight in model.named_parameters()}
         found = expected_gradient_norms(model, range(condition.batches), loss)
         values: dict[str, Any] = {}
         for (matrix, stack), weights in wanted.items():
@@ -260,19 +267,6 @@ def matrices(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]
                 if name in own:
                     found[matrix, stack].append(own[name].weight)
     return found
-
-
-def only_trainable(model: nn.Module, weights: Sequence[nn.Parameter]) -> dict[nn.Parameter, str]:
-    """Let no other parameter have a gradient: those that nobody asked for cost a third of the work. Their names."""
-    model.requires_grad_(False)
-    for weight in weights:
-        weight.requires_grad_(True)
-    return {weight: name for name, weight in model.named_parameters() if weight.requires_grad}
-
-
-def last_matrix(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]:
-    """W2 of the decoder's last block, which panels (c) and (d) and Theorem 1 are about."""
-    return {("W2", "decoder"): matrices(model)["W2", "decoder"][-1:]}
 
 
 def mean_target_tokens(pieces: Sequence[Mapping[str, Any]]) -> float:

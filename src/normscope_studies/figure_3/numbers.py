@@ -121,23 +121,25 @@ class Figure3Numbers:
     before: dict[str, Layers]
     """As `layers`, of the model that is trained, with its initial weights; empty where none is trained."""
     after: dict[str, Layers]
+    predicted_last: Mapping[Condition, Mapping[str, Sequence[float]]]
+    """By condition and placement: of a batch's gradient of the last W2, by depth; a mean over the batches measured."""
+    predicted_layers: Mapping[str, Layers]
+    """By placement, of the shallowest models: of the gradient averaged over all batches of a seed, layer by layer."""
 
+    def predicted_exponent(self, condition: Condition, placement: str) -> float:
+        """Of depth, of the last W2's."""
+        return float(exponent(self.blocks, np.array([self.predicted_last[condition][placement]])).mean)
 
-def numbers_of(measured: ModelPieces, blocks: tuple[int, ...]) -> Figure3Numbers:
-    last: dict[Condition, dict[str, Floats]] = {}
-    for condition, placement, _ in measured.last:
-        rows = [
-            [one["W2"]["decoder"]["mean_of_norms"][-1] for one in measured.last[condition, placement, depth]]
-            for depth in blocks
-        ]
-        last.setdefault(condition, {})[placement] = np.array(rows).T
-    return Figure3Numbers(
-        blocks=blocks,
-        layers={placement: _by_kind(pieces) for placement, pieces in measured.layers.items()},
-        last=last,
-        before=_by_kind(measured.before),
-        after=_by_kind(measured.after),
-    )
+    def predicted_factors(self, placement: str) -> dict[tuple[str, str], float]:
+        """Logarithms of the factors from layer to layer."""
+        curves = self.predicted_layers[placement]
+        return {key: float(factor_per_layer(curve[None]).mean) for key, curve in curves.items()}
+
+    @property
+    def left_after_warm_up(self) -> dict[tuple[str, str], Estimate]:
+        """(L,) The norm of the mean gradient as a share of what it was before, over the seeds that were trained."""
+        before, after = self.before["norm_of_mean"], self.after["norm_of_mean"]
+        return {key: estimate(after[key] / before[key][: len(after[key])]) for key in PARTS}
 
 
 def _by_kind(pieces: Sequence[dict[str, Any]]) -> dict[str, Layers]:
@@ -157,34 +159,16 @@ def without_noise(layers: Mapping[str, Layers], key: tuple[str, str]) -> Floats:
     return norms
 
 
-def left_after_warm_up(numbers: Figure3Numbers) -> dict[tuple[str, str], Estimate]:
-    """(L,) The norm of the mean gradient as a share of what it was before, over the seeds that were trained."""
-    before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
-    return {key: estimate(after[key] / before[key][: len(after[key])]) for key in PARTS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure3Theory:
-    """Frobenius norms before any model is built, means over the batches that the models are measured on."""
-
-    blocks: tuple[int, ...]
-    last: Mapping[Condition, Mapping[str, Sequence[float]]]
-    """By condition and placement: of a batch's gradient of the last W2, by depth."""
-    layers: Mapping[str, Layers]
-    """By placement, of the shallowest models: of the gradient averaged over all batches of a seed, layer by layer."""
-
-    def exponent(self, condition: Condition, placement: str) -> float:
-        """Of depth, of the last W2's."""
-        return float(exponent(self.blocks, np.array([self.last[condition][placement]])).mean)
-
-    def factors(self, placement: str) -> dict[tuple[str, str], float]:
-        """Logarithms of the factors from layer to layer."""
-        return {key: float(factor_per_layer(curve[None]).mean) for key, curve in self.layers[placement].items()}
-
-
-def theory_of(config: Figure3Config, bench: Bench) -> Figure3Theory:
-    """Of the models that are measured, on their batches; those averaged are taken as one batch."""
-    vocabulary = len(bench.corpus.target.vocabulary)
+def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
+    """What was measured, and what theory says of the same models on the same batches; those averaged are one batch."""
+    last: dict[Condition, dict[str, Floats]] = {}
+    for condition, placement, _ in measured.last:
+        rows = [
+            [one["W2"]["decoder"]["mean_of_norms"][-1] for one in measured.last[condition, placement, depth]]
+            for depth in config.blocks
+        ]
+        last.setdefault(condition, {})[placement] = np.array(rows).T
+    vocabulary, bench = len(measured.bench.corpus.target.vocabulary), measured.bench
 
     def settings(condition: Condition, *, averaged: bool) -> list[ModelSetting]:
         model = config.model(POST, config.blocks[0], condition.dropout)
@@ -201,9 +185,13 @@ def theory_of(config: Figure3Config, bench: Bench) -> Figure3Theory:
 
     single = {condition: settings(condition, averaged=False) for condition in config.conditions}
     averaged = settings(config.layers_condition, averaged=True)
-    return Figure3Theory(
+    return Figure3Numbers(
         blocks=config.blocks,
-        last={
+        layers={placement: _by_kind(pieces) for placement, pieces in measured.layers.items()},
+        last=last,
+        before=_by_kind(measured.before),
+        after=_by_kind(measured.after),
+        predicted_last={
             condition: {
                 placement: [
                     float(mean(placement, [replace(one, blocks=blocks) for one in asked], "W2", "decoder")[-1])
@@ -213,5 +201,7 @@ def theory_of(config: Figure3Config, bench: Bench) -> Figure3Theory:
             }
             for condition, asked in single.items()
         },
-        layers={placement: {part: mean(placement, averaged, *part) for part in PARTS} for placement in PLACEMENTS},
+        predicted_layers={
+            placement: {part: mean(placement, averaged, *part) for part in PARTS} for placement in PLACEMENTS
+        },
     )

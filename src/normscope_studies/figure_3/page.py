@@ -13,16 +13,7 @@ from normscope.report.words import counted
 from ..engine.figures import line, measured
 from ..engine.page import StudyFigure
 from .measure import MATRICES, PLACEMENTS, POST, PRE, PRINTED, STACKS, Figure3Config, corpus_title, mean_target_tokens
-from .numbers import (
-    KINDS,
-    Figure3Numbers,
-    Figure3Theory,
-    Layers,
-    ModelPieces,
-    factor_per_layer,
-    left_after_warm_up,
-    without_noise,
-)
+from .numbers import KINDS, Figure3Numbers, Layers, ModelPieces, factor_per_layer, without_noise
 
 PUBLISHED = 1.6
 """Section 3.4: the gradient of the last W₂ of Post-LN, at every depth."""
@@ -37,7 +28,7 @@ _CLAIMED: dict[str, tuple[str, str, Callable[[float, float], float]]] = {
 """Letter of the panel, and what the paper says: from how many times deeper, and our first value."""
 
 
-def figures(numbers: Figure3Numbers, theory: Figure3Theory, trained: str) -> list[StudyFigure]:
+def figures(numbers: Figure3Numbers, trained: str) -> list[StudyFigure]:
     """trained: what the model that went through the warm-up is."""
     found = [
         StudyFigure.of_panels(
@@ -47,10 +38,9 @@ def figures(numbers: Figure3Numbers, theory: Figure3Theory, trained: str) -> lis
             "by layer (e: encoder, d: decoder). (c), (d): of the last W₂, by the number of blocks in each stack. Bands "
             "are 95 % intervals over seeds. The paper's own curves are known by what its text says of them: around "
             f"{PUBLISHED} in (d), and Theorem 1's order 1/√L in (c), drawn through our first value.",
-            panels=[_layers_panel(numbers, theory, matrix, trained) for matrix in MATRICES]
-            + [_depth_panel(numbers, theory, placement) for placement in (PRE, POST)],
+            panels=[_layers_panel(numbers, matrix, trained) for matrix in MATRICES]
+            + [_depth_panel(numbers, placement) for placement in (PRE, POST)],
             told="Gradient norms by layer and by depth, Post-LN and Pre-LN",
-            wide=True,
         ),
         StudyFigure.of_panels(
             name="noise",
@@ -60,7 +50,6 @@ def figures(numbers: Figure3Numbers, theory: Figure3Theory, trained: str) -> lis
             "is the limit of more and more batches.",
             panels=[_noise_panel(numbers, placement) for placement in PLACEMENTS],
             told="Mean of norms and norm of the mean, W₂",
-            wide=True,
         ),
     ]
     if numbers.after:
@@ -79,16 +68,15 @@ def figures(numbers: Figure3Numbers, theory: Figure3Theory, trained: str) -> lis
                 caption=f"Both of the same model, {trained}, on the same batches.",
                 panels=panels,
                 told="Gradient norms of Post-LN before and after the warm-up",
-                wide=True,
             )
         )
     return found
 
 
-def _layers_panel(numbers: Figure3Numbers, theory: Figure3Theory, matrix: str, trained: str) -> Panel:
+def _layers_panel(numbers: Figure3Numbers, matrix: str, trained: str) -> Panel:
     series, depth = [], numbers.blocks[0]
     for placement, title in PLACEMENTS.items():
-        hue, predicted = _PLACEMENT_HUES[placement], theory.layers[placement]
+        hue, predicted = _PLACEMENT_HUES[placement], numbers.predicted_layers[placement]
         series.append(_over_layers(title, hue, numbers.layers[placement]["norm_of_mean"], matrix))
         series.append(_over_layers(f"{title}, predicted", hue, predicted, matrix, kind="predicted"))
     if numbers.after:
@@ -97,10 +85,10 @@ def _layers_panel(numbers: Figure3Numbers, theory: Figure3Theory, matrix: str, t
     return _by_layer(f"({'a' if matrix == 'W1' else 'b'}) {PRINTED[matrix]}, {depth}-{depth}", series)
 
 
-def _depth_panel(numbers: Figure3Numbers, theory: Figure3Theory, placement: str) -> Panel:
+def _depth_panel(numbers: Figure3Numbers, placement: str) -> Panel:
     x, series = list(numbers.blocks), list[Series]()
     for hue, (condition, by_placement) in enumerate(numbers.last.items(), _CONDITION_HUE):
-        found, predicted = estimate(by_placement[placement]), theory.last[condition][placement]
+        found, predicted = estimate(by_placement[placement]), numbers.predicted_last[condition][placement]
         series.append(measured(condition.title, hue, x, found.mean, found.half_width))
         series.append(line(f"predicted, {condition.title}", "predicted", hue, x, predicted))
     letter, label, claimed = _CLAIMED[placement]
@@ -167,13 +155,13 @@ def conditions(config: Figure3Config, pieces: ModelPieces) -> dict[str, str]:
     return found
 
 
-def data(numbers: Figure3Numbers, theory: Figure3Theory, pieces: ModelPieces) -> dict[str, Any]:
+def data(numbers: Figure3Numbers, pieces: ModelPieces) -> dict[str, Any]:
     """Every norm with its interval, and what theory predicts of it."""
     by_layer = {}
     for placement, kinds in numbers.layers.items():
-        factors = theory.factors(placement)
+        factors = numbers.predicted_factors(placement)
         by_layer[placement] = _layers_data(kinds)
-        for (matrix, stack), values in theory.layers[placement].items():
+        for (matrix, stack), values in numbers.predicted_layers[placement].items():
             predicted = {"predicted_norm_of_mean": values, "predicted_factor_per_layer": np.exp(factors[matrix, stack])}
             by_layer[placement][matrix][stack] |= predicted
     by_depth = {
@@ -182,8 +170,8 @@ def data(numbers: Figure3Numbers, theory: Figure3Theory, pieces: ModelPieces) ->
                 **plain_estimate(estimate(values)),
                 "seeds": values,
                 "exponent_of_depth": plain_estimate(exponent(numbers.blocks, values)),
-                "predicted": theory.last[condition][placement],
-                "predicted_exponent_of_depth": theory.exponent(condition, placement),
+                "predicted": numbers.predicted_last[condition][placement],
+                "predicted_exponent_of_depth": numbers.predicted_exponent(condition, placement),
                 "target_tokens": mean_target_tokens(pieces.last[condition, placement, numbers.blocks[0]]),
             }
             for placement, values in by_placement.items()
@@ -193,7 +181,7 @@ def data(numbers: Figure3Numbers, theory: Figure3Theory, pieces: ModelPieces) ->
     warm_up: dict[str, Any] = {}
     if numbers.after:
         warm_up = {"before": _layers_data(numbers.before), "after": _layers_data(numbers.after)}
-        for (matrix, stack), share in left_after_warm_up(numbers).items():
+        for (matrix, stack), share in numbers.left_after_warm_up.items():
             warm_up["after"][matrix][stack]["share_of_before"] = share.mean
         for name, several in (("before", pieces.before), ("after", pieces.after)):
             warm_up[name]["loss_nats"] = [piece["loss_nats"] for piece in several]

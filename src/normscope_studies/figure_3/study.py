@@ -19,16 +19,7 @@ from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .measure import POST, PRE, PRINTED, Condition, Figure3Config
-from .numbers import (
-    PARTS,
-    Figure3Numbers,
-    Figure3Theory,
-    factor_per_layer,
-    left_after_warm_up,
-    measure,
-    numbers_of,
-    theory_of,
-)
+from .numbers import PARTS, Figure3Numbers, factor_per_layer, measure, numbers_of
 from .page import PUBLISHED, conditions, data, figures
 
 ABOUT = About(
@@ -52,19 +43,19 @@ _SECTION = "Xiong et al. 2020, section 3.4"
 _EXPONENT, _A_LAYER = "exponent of depth", "factor from layer to layer"
 
 
-def claims(numbers: Figure3Numbers, theory: Figure3Theory) -> list[Claim]:
+def claims(numbers: Figure3Numbers) -> list[Claim]:
     """Panel (d), (c), (a) and (b), and after the warm-up; each as the paper has it, then corrected."""
-    return [*_depth_claims(numbers, theory), *_layer_claims(numbers, theory), *_warm_up_claims(numbers)]
+    return [*_depth_claims(numbers), *_layer_claims(numbers), *_warm_up_claims(numbers)]
 
 
-def _depth_claims(numbers: Figure3Numbers, theory: Figure3Theory) -> list[Claim]:
+def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
     """Panels (c) and (d)."""
     post, pre = (
         {_batches(condition): exponent(numbers.blocks, by[placement]) for condition, by in numbers.last.items()}
         for placement in (POST, PRE)
     )
     sizes = {_batches(condition): estimate(by[POST].mean(1)) for condition, by in numbers.last.items()}
-    predicted = {_batches(condition): theory.exponent(condition, PRE) for condition in numbers.last}
+    predicted = {_batches(condition): numbers.predicted_exponent(condition, PRE) for condition in numbers.last}
     return [
         claim(
             "Figure 3(d), Post-LN keeps its size",
@@ -116,14 +107,14 @@ def _depth_claims(numbers: Figure3Numbers, theory: Figure3Theory) -> list[Claim]
     ]
 
 
-def _layer_claims(numbers: Figure3Numbers, theory: Figure3Theory) -> list[Claim]:
+def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
     """Panels (a) and (b)."""
     post, pre = (numbers.layers[name]["norm_of_mean"] for name in (POST, PRE))
     slopes, pre_slopes = ({_part(key): factor_per_layer(by[key]) for key in PARTS} for by in (post, pre))
     last_over_first = {_part(key): estimate(np.log(pre[key][:, -1] / pre[key][:, 0])) for key in PARTS}
 
     def as_predicted(name: str, reason: str, placement: str, measured: Mapping[str, Estimate]) -> Claim:
-        factors = {_part(key): factor for key, factor in theory.factors(placement).items()}
+        factors = {_part(key): factor for key, factor in numbers.predicted_factors(placement).items()}
         layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
         return claim(
             f"Figure 3(a, b), {name}",
@@ -180,7 +171,7 @@ def _warm_up_claims(numbers: Figure3Numbers) -> list[Claim]:
             f"after the warm-up with Adam its gradients are very small: less than {SMALL:g} of what they were",
             source=_SECTION,
             value="Of what it was in the same layer before, the norm is",
-            holds={_part(key): ratio for key, ratio in left_after_warm_up(numbers).items()},
+            holds={_part(key): ratio for key, ratio in numbers.left_after_warm_up.items()},
             greatest=SMALL,
             shown=lambda ratio: span(ratio.mean.tolist(), 2),
         )
@@ -214,12 +205,12 @@ def _ends_of_layers(parts: Mapping[tuple[str, str], Floats]) -> str:
 def run(config: Figure3Config, pieces: Pieces) -> Findings:
     """Raises UserError for a corpus that is not there, and for a training that fails."""
     measured = measure(config, pieces)
-    numbers, theory = numbers_of(measured, config.blocks), theory_of(config, measured.bench)
+    numbers = numbers_of(config, measured)
     return Findings(
         conditions=conditions(config, measured),
-        claims=claims(numbers, theory),
-        figures=figures(numbers, theory, trained=f"width {config.warm_up_width}"),
-        data=data(numbers, theory, measured),
+        claims=claims(numbers),
+        figures=figures(numbers, trained=f"width {config.warm_up_width}"),
+        data=data(numbers, measured),
     )
 
 

@@ -260,7 +260,6 @@ def figures(config: LemmasConfig, of: _Estimates) -> list[StudyFigure]:
             "Bands, mostly thinner than the line, are 95 % intervals over seeds.",
             panels=_pre_ln_panels(config, of["pre-ln"]),
             told="Pre-LN: squared norm of the hidden state",
-            wide=True,
         ),
         StudyFigure.of_panels(
             name="post_ln",
@@ -269,6 +268,7 @@ def figures(config: LemmasConfig, of: _Estimates) -> list[StudyFigure]:
             "alike, averaging them takes less away, and both rise from the lower to the upper one.",
             panels=[_post_ln_panel(config, of)],
             told="Post-LN: squared norms of the steps of a block",
+            wide=False,
         ),
         StudyFigure.of_panels(
             name="jacobian",
@@ -276,6 +276,7 @@ def figures(config: LemmasConfig, of: _Estimates) -> list[StudyFigure]:
             caption="x ~ N(0, I) plus a mean. √d / ‖x‖ is RMSNorm's; LayerNorm takes the mean off and does not see it.",
             panels=[_jacobian_panel(config, of)],
             told="Spectral norm of the norms' Jacobians",
+            wide=False,
         ),
     ]
 

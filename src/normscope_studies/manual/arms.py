@@ -2,23 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from normscope.choosing.evidence import (
-    BASELINE,
-    NEEDS_NATS,
-    BestRate,
-    EvidenceRow,
-    EvidenceSetting,
-    QuestionName,
-    Support,
-)
+from normscope.choosing import evidence
 from normscope.evidence.estimates import estimate
 from normscope.evidence.judging import LEARNED_NATS, learned
 from normscope.placement.base import ModelKind
 
-_LADDERS = ("without_warmup", "with_warmup")
 _UNLEARNED = f"neither learned: no loss is {LEARNED_NATS:g} nats below the unigram baseline"
 
 
@@ -42,9 +33,11 @@ class MeasuredArm:
     def key(self) -> tuple[str, str, int]:
         return self.placement, self.optimizer, self.warmup_updates
 
-    def best_of(self, setting: EvidenceSetting, rates: Sequence[float], *, at_an_end: bool) -> BestRate:
+    def best_of(
+        self, setting: evidence.EvidenceSetting, rates: Sequence[float], *, at_an_end: bool
+    ) -> evidence.BestRate:
         """As the best arm of a ladder of rates."""
-        return BestRate(
+        return evidence.BestRate(
             placement=self.placement,
             optimizer=self.optimizer,
             setting=setting.name,
@@ -66,25 +59,23 @@ def measured_in(
     update_tokens: int,
     text: str,
     unigram_nats: float | None,
-    blocks: int | None = None,
-    width: int | None = None,
+    size: tuple[int, int] | None = None,
     part: str = "",
-) -> EvidenceSetting:
+) -> evidence.EvidenceSetting:
     """Where a result, or a part of it, was measured.
 
-    update_tokens: of one update, at most. text: the corpus's folder. blocks, width: None for those of
-    the result's settings. part: tells it from the other settings of the same result.
+    update_tokens: of one update, at most. text: the corpus's folder. size: blocks and width, where the result has none.
+    part: tells it from the other settings of the same result.
     """
-    depth = data["settings"]["blocks"] if blocks is None else blocks
-    size = data["settings"]["width"] if width is None else width
-    return EvidenceSetting(
+    blocks, width = size or (data["settings"]["blocks"], data["settings"]["width"])
+    return evidence.EvidenceSetting(
         name=f"{name}, {part}" if part else name,
         result=name,
         title=data["title"],
         created=data["created"],
         model=model,
-        blocks=(depth, depth),
-        width=(size, size),
+        blocks=(blocks, blocks),
+        width=(width, width),
         tokens=updates * update_tokens,
         updates=updates,
         text=text.rpartition("/")[2],
@@ -93,14 +84,14 @@ def measured_in(
 
 
 def difference(
-    question: QuestionName,
-    setting: EvidenceSetting,
+    question: evidence.QuestionName,
+    setting: evidence.EvidenceSetting,
     first: MeasuredArm,
     second: MeasuredArm,
     *,
     note: str = "",
     stated: tuple[Any, str] | None = None,
-) -> EvidenceRow:
+) -> evidence.EvidenceRow:
     """The first arm's losses less the second's, seeds in pairs.
 
     stated: the same difference as the result has it, with `mean`, `half_width` and `seeds`, and the pointer to it;
@@ -117,7 +108,7 @@ def difference(
     has_learned = unigram is None or any(learned(arm.mean, unigram) for arm in (first, second))
     if not has_learned:
         answer, note = "undecided", "; ".join(filter(None, [note, _UNLEARNED]))
-    return EvidenceRow(
+    return evidence.EvidenceRow(
         question=question,
         placement=first.placement,
         optimizer=first.optimizer,
@@ -132,22 +123,24 @@ def difference(
     )
 
 
-def _without_warmup(low: float, high: float) -> Support:
+def _without_warmup(low: float, high: float) -> evidence.Support:
     """Whether a placement does without, from the interval of the loss without less that with it."""
     if math.isnan(low):
         return "undecided"
-    return "contradicted" if low > 0 else "supported" if high < NEEDS_NATS else "undecided"
+    return "contradicted" if low > 0 else "supported" if high < evidence.NEEDS_NATS else "undecided"
 
 
-def _lower(low: float, high: float) -> Support:
+def _lower(low: float, high: float) -> evidence.Support:
     """Whether a loss is lower than another, from the interval of their difference."""
     return "supported" if high < 0 else "contradicted" if low > 0 else "undecided"
 
 
-_RULES: Mapping[str, Callable[[float, float], Support]] = {"no-warmup": _without_warmup, "lower-loss": _lower}
+_RULES: Mapping[str, Callable[[float, float], evidence.Support]] = {"no-warmup": _without_warmup, "lower-loss": _lower}
 
 
-def own_best(setting: EvidenceSetting, arms: Sequence[MeasuredArm], note: str = "") -> Iterator[EvidenceRow | BestRate]:
+def own_best(
+    setting: evidence.EvidenceSetting, arms: Sequence[MeasuredArm], note: str = ""
+) -> Iterator[evidence.EvidenceRow | evidence.BestRate]:
     """The best rates, and what the losses there say.
 
     Where one rate was tried for all, that says who does without warm-up at that rate, and nothing of who ends lower:
@@ -166,66 +159,11 @@ def own_best(setting: EvidenceSetting, arms: Sequence[MeasuredArm], note: str = 
         rates = sorted({arm.peak_lr for arm in arms if arm.key[:2] == pair})
         one_rate = f"at the rate {rates[0]:g} alone" if len(rates) == 1 else ""
         said = "; ".join(filter(None, [one_rate, note]))
-        theirs = [arm for key, arm in best.items() if key[:2] == (BASELINE, pair[1])]
+        theirs = [arm for key, arm in best.items() if key[:2] == (evidence.BASELINE, pair[1])]
         cold = [arm for arm in own if arm.warmup_updates == 0]
         warm = [arm for arm in own if arm.warmup_updates]
         if cold and warm:
             yield difference("no-warmup", setting, cold[0], warm[0], note=said)
-        if theirs and pair[0] != BASELINE and not one_rate:
+        if theirs and pair[0] != evidence.BASELINE and not one_rate:
             first, second = (min(some, key=lambda arm: arm.mean) for some in (own, theirs))
             yield difference("lower-loss", setting, first, second, note=said)
-
-
-@dataclass(frozen=True, slots=True)
-class LadderPair:
-    """The best arms of a placement's two ladders of rates, as a study records them."""
-
-    cold: MeasuredArm
-    """Without warm-up."""
-    warm: MeasuredArm
-    record: Any
-    """The placement's part of the result, with `without_warmup` and `with_warmup`."""
-    at: str
-    """JSON pointer to it."""
-
-    @classmethod
-    def read(cls, record: Any, at: str, *, placement: str, optimizer: str) -> "LadderPair":
-        """From the placement's part of a result."""
-        cold, warm = (
-            MeasuredArm(
-                placement=placement,
-                optimizer=optimizer,
-                warmup_updates=record[which]["warmup_updates"],
-                peak_lr=record[which]["best_lr"],
-                losses=record[which]["last_loss_nats"],
-                source=f"{at}/{which}/last_loss_nats",
-            )
-            for which in _LADDERS
-        )
-        return cls(cold, warm, record, at)
-
-    @property
-    def better(self) -> MeasuredArm:
-        """The arm with the lower mean loss."""
-        means = [self.record[which]["mean_nats"] for which in _LADDERS]
-        return self.cold if means[0] <= means[1] else self.warm
-
-    def rows(
-        self,
-        setting: EvidenceSetting,
-        *,
-        gain: str,
-        note: str,
-        answer: Support,
-    ) -> Iterator[EvidenceRow | BestRate]:
-        """What they say of warm-up and of rates.
-
-        gain: the key of the interval that the result states for warm-up. answer: whether it does without a warm-up,
-        by the result's own verdict, which is corrected for how many there are.
-        """
-        stated = self.record[gain], f"{self.at}/{gain}"
-        row = difference("no-warmup", setting, self.cold, self.warm, note=note, stated=stated)
-        yield replace(row, answer=answer)
-        for which, arm in zip(_LADDERS, (self.cold, self.warm), strict=True):
-            ladder = self.record[which]
-            yield arm.best_of(setting, ladder["peak_lrs"], at_an_end=ladder["best_at_an_end"])

@@ -6,29 +6,19 @@ optimiser, warm-up and rate. What arms say is the same for all results and stand
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from normscope.choosing.evidence import (
-    BASELINE,
-    AdviceClaim,
-    BestRate,
-    Depth,
-    Evidence,
-    EvidenceRow,
-    EvidenceSetting,
-    Support,
-    TrainedRate,
-)
+from normscope.choosing import evidence
 from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
 
-from .arms import LadderPair, MeasuredArm, difference, measured_in, own_best
+from .arms import MeasuredArm, difference, measured_in, own_best
 
-_Read = EvidenceSetting | EvidenceRow | BestRate
-_Kept = TypeVar("_Kept", EvidenceRow, BestRate)
+_Read = evidence.EvidenceSetting | evidence.EvidenceRow | evidence.BestRate
+_Kept = TypeVar("_Kept", evidence.EvidenceRow, evidence.BestRate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +45,15 @@ SIZES: Mapping[str, _GridSize] = {
 }
 
 
-def collect(results: Path) -> Evidence:
+def collect(results: Path) -> evidence.Evidence:
     """What the results of a clone say. Raises UserError where one of them is not there."""
     found = [one for name, read in _READERS.items() for one in read(name, _load(results, name))]
     depths, advice = _load(results, "depth"), _load(results, "advice")
-    return Evidence(
-        settings={one.name: one for one in found if isinstance(one, EvidenceSetting)},
+    return evidence.Evidence(
+        settings={one.name: one for one in found if isinstance(one, evidence.EvidenceSetting)},
         # Figure 4 trains some of figure 2's runs again, word for word.
-        findings=_once([one for one in found if isinstance(one, EvidenceRow)], "mean", "half_width", "note"),
-        rates=_once([one for one in found if isinstance(one, BestRate)], "warmup_updates", "loss_nats"),
+        findings=_once([one for one in found if isinstance(one, evidence.EvidenceRow)], "mean", "half_width", "note"),
+        rates=_once([one for one in found if isinstance(one, evidence.BestRate)], "warmup_updates", "loss_nats"),
         trained=list(_trained(advice)),
         depths=list(_depths(depths)),
         depth_blocks=depths["settings"]["blocks"],
@@ -90,7 +80,7 @@ def _once(found: Sequence[_Kept], *keys: str) -> list[_Kept]:
     return [one for one in found if last[said(one)] is one]
 
 
-_WITHOUT_WARMUP: Mapping[str, Support] = {
+_WITHOUT_WARMUP: Mapping[str, evidence.Support] = {
     "needs it": "contradicted",
     "gains from it": "contradicted",
     "does not": "supported",
@@ -115,14 +105,29 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
     yield setting
     better: dict[tuple[str, str], MeasuredArm] = {}
     for place, one in enumerate(data["pairings"]):
-        pair = LadderPair.read(one, f"/pairings/{place}", placement=one["placement"], optimizer=one["optimizer"])
+        at, ladders = f"/pairings/{place}", {which: one[which] for which in ("without_warmup", "with_warmup")}
         key = one["placement"], one["optimizer"]
-        better[key] = min(better.get(key, pair.better), pair.better, key=lambda arm: arm.mean)
-        against = f"against a warm-up of {pair.warm.warmup_updates} updates"
-        yield from pair.rows(setting, gain="gain_nats", note=against, answer=_WITHOUT_WARMUP[one["verdict"]])
+        cold, warm = (
+            MeasuredArm(
+                placement=one["placement"],
+                optimizer=one["optimizer"],
+                warmup_updates=ladder["warmup_updates"],
+                peak_lr=ladder["best_lr"],
+                losses=ladder["last_loss_nats"],
+                source=f"{at}/{which}/last_loss_nats",
+            )
+            for which, ladder in ladders.items()
+        )
+        better[key] = min(better.get(key, cold), cold, warm, key=lambda arm: arm.mean)
+        against = f"against a warm-up of {warm.warmup_updates} updates"
+        row = difference("no-warmup", setting, cold, warm, note=against, stated=(one["gain_nats"], f"{at}/gain_nats"))
+        # The result's own verdict is corrected for how many there are.
+        yield replace(row, answer=_WITHOUT_WARMUP[one["verdict"]])
+        for ladder, arm in zip(ladders.values(), (cold, warm), strict=True):
+            yield arm.best_of(setting, ladder["peak_lrs"], at_an_end=ladder["best_at_an_end"])
     for (placement, optimizer), arm in better.items():
-        if placement != BASELINE:
-            yield difference("lower-loss", setting, arm, better[BASELINE, optimizer])
+        if placement != evidence.BASELINE:
+            yield difference("lower-loss", setting, arm, better[evidence.BASELINE, optimizer])
 
 
 def _grid(name: str, data: Any) -> Iterator[_Read]:
@@ -132,8 +137,7 @@ def _grid(name: str, data: Any) -> Iterator[_Read]:
         name,
         data,
         model="encoder-decoder",
-        blocks=size.blocks,
-        width=size.width,
+        size=(size.blocks, size.width),
         updates=size.updates,
         update_tokens=size.batch_tokens,
         text=size.text,
@@ -193,10 +197,10 @@ def _translation(name: str, data: Any) -> Iterator[_Read]:
         yield from own_best(setting, arms, "the same decay for both")
 
 
-def _depths(data: Any) -> Iterator[Depth]:
+def _depths(data: Any) -> Iterator[evidence.Depth]:
     """`normscope study depth`: what each placement's hidden state did over all blocks."""
     for place, one in enumerate(data["placements"]):
-        yield Depth(
+        yield evidence.Depth(
             placement=one["name"],
             behaviour=one["behaviour"],
             exponent=one["exponent"],
@@ -204,19 +208,19 @@ def _depths(data: Any) -> Iterator[Depth]:
         )
 
 
-def _advice(data: Any) -> Iterator[AdviceClaim]:
+def _advice(data: Any) -> Iterator[evidence.AdviceClaim]:
     """`normscope study advice`: its claims about the doctor's rates and warm-ups, in its words."""
     for place, claim in enumerate(data["claims"]):
         if claim["name"].startswith(("Known rates", "Warm-up")):
             said = {key: claim[key] for key in ("statement", "found", "verdict")}
-            yield AdviceClaim(result="advice", source=f"/claims/{place}", **said)
+            yield evidence.AdviceClaim(result="advice", source=f"/claims/{place}", **said)
 
 
-def _trained(data: Any) -> Iterator[TrainedRate]:
+def _trained(data: Any) -> Iterator[evidence.TrainedRate]:
     """The best rate of every case of `normscope study advice` that learned at any, of its first horizon."""
     for name, case in data["cases"].items():
         if facts := case["facts"]:
-            yield TrainedRate(
+            yield evidence.TrainedRate(
                 family=case["family"],
                 **{key: facts[key] for key in ("optimizer", "width", "sublayers", "normed_sums")},
                 best_rate=case["ladders"][0]["best_rate"],

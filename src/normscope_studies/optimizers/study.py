@@ -222,7 +222,6 @@ def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigur
                 for placement in config.placements
             ],
             told=f"Last loss over the peak rate under {TITLES[optimizer]}",
-            wide=True,
         )
         for optimizer in config.optimizers
     ]

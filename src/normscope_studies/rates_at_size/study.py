@@ -227,7 +227,7 @@ def _figure(ladders: Sequence[_SizedLadder]) -> StudyFigure:
         log_x=True,
     )
     return StudyFigure.of_panels(
-        name="ladders", title="Loss by peak rate", caption="One training a point.", panels=[panel]
+        name="ladders", title="Loss by peak rate", caption="One training a point.", panels=[panel], wide=False
     )
 
 

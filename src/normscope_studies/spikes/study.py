@@ -49,7 +49,6 @@ def losses_figure(trainings: Mapping[str, Mapping[str, _Piece]], config: SpikesC
         caption="Dashed: the onset found. Dotted: the update at which it was broken, where that is midway.",
         panels=panels,
         told="Losses of trainings broken on purpose and of healthy ones",
-        wide=True,
     )
 
 

@@ -51,7 +51,6 @@ def figures(sweeps: Sequence[Sweep]) -> list[StudyFigure]:
             title=f"The last W₂'s gradient over {name}",
             caption=_CAPTIONS[over],
             panels=[_panel(several) for (one, _, _), several in shown.items() if one == over],
-            wide=True,
         )
         for over, name in (("blocks", "depth"), ("width", "width"))
     ]

@@ -6,19 +6,8 @@ from dataclasses import dataclass
 from normscope.optim import ScheduleConfig
 
 from ..engine.checks import check_different, check_rising
-from .config import (
-    ADAM_LRS,
-    PAPER_ADAM_LRS,
-    PAPER_SGD_LRS,
-    SGD_LRS,
-    RunsConfig,
-    TranslationArm,
-    controlled,
-    coupled,
-    figure_scales,
-    of_equal_sum,
-    peak_of_equal_sum,
-)
+from . import config
+from .config import TranslationArm
 
 PAPERS_SCHEDULE = "the paper's schedule"
 
@@ -90,16 +79,16 @@ def _warm(arm: TranslationArm | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure2Config(RunsConfig):
+class Figure2Config(config.RunsConfig):
     """Post-LN at two rates of Adam and two of SGD."""
 
     optimizers: tuple[str, ...] = ("adam", "sgd")
     """Those to train: `["adam"]` leaves SGD for later."""
-    adam_lrs: tuple[float, ...] = ADAM_LRS
-    sgd_lrs: tuple[float, ...] = SGD_LRS
+    adam_lrs: tuple[float, ...] = config.ADAM_LRS
+    sgd_lrs: tuple[float, ...] = config.SGD_LRS
 
     def __post_init__(self) -> None:
-        RunsConfig.__post_init__(self)
+        config.RunsConfig.__post_init__(self)
         if not self.optimizers or not set(self.optimizers) <= {"adam", "sgd"}:
             raise ValueError(f"optimizers must be adam, sgd or both, got {list(self.optimizers)}")
         for name in self.optimizers:
@@ -119,7 +108,7 @@ class Figure2Config(RunsConfig):
         return list(dict.fromkeys(arm for group in self.every_group() for arm in group.arms()))
 
     def _group(self, optimizer: str, peak_lr: float) -> RateGroup:
-        long, updates = coupled(self.long_warmup_updates), self.updates
+        long, updates = config.coupled(self.long_warmup_updates), self.updates
 
         def arm(schedule: ScheduleConfig, rate: float = peak_lr) -> TranslationArm:
             return TranslationArm(optimizer=optimizer, peak_lr=rate, schedule=schedule, updates=updates)
@@ -129,20 +118,20 @@ class Figure2Config(RunsConfig):
         return RateGroup(
             optimizer=optimizer,
             peak_lr=peak_lr,
-            without=arm(coupled(1)),
+            without=arm(config.coupled(1)),
             long=arm(long),
-            short=arm(coupled(short)) if several else None,
-            without_equal_sum=arm(of_equal_sum(long, updates)),
-            long_equal_sum=arm(long, peak_of_equal_sum(long, coupled(1), peak_lr, updates)),
-            controlled_without=arm(controlled(0, start)) if several else None,
-            controlled_short=arm(controlled(short, start)) if several else None,
+            short=arm(config.coupled(short)) if several else None,
+            without_equal_sum=arm(config.of_equal_sum(long, updates)),
+            long_equal_sum=arm(long, config.peak_of_equal_sum(long, config.coupled(1), peak_lr, updates)),
+            controlled_without=arm(config.controlled(0, start)) if several else None,
+            controlled_short=arm(config.controlled(short, start)) if several else None,
         )
 
 
-SCALES = figure_scales(
+SCALES = config.figure_scales(
     Figure2Config,
-    smoke={"adam_lrs": ADAM_LRS[-1:], "sgd_lrs": SGD_LRS[-1:]},
-    paper={"adam_lrs": PAPER_ADAM_LRS, "sgd_lrs": PAPER_SGD_LRS},
+    smoke={"adam_lrs": config.ADAM_LRS[-1:], "sgd_lrs": config.SGD_LRS[-1:]},
+    paper={"adam_lrs": config.PAPER_ADAM_LRS, "sgd_lrs": config.PAPER_SGD_LRS},
 )
 """Cost: smoke takes seconds; cpu some four hours of one core; paper 66 trainings of 16,500 updates of 4,096 tokens,
 some 20 minutes each on an accelerator and three days each on a core."""

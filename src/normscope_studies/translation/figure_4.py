@@ -5,19 +5,8 @@ from typing import NamedTuple
 
 from normscope.optim import ScheduleConfig
 
-from .config import (
-    ADAM_LRS,
-    DE_EN,
-    EN_DE,
-    PAPER_ADAM_LRS,
-    POST,
-    PRE,
-    RunsConfig,
-    TranslationArm,
-    controlled,
-    coupled,
-    figure_scales,
-)
+from . import config
+from .config import DE_EN, EN_DE, POST, PRE, TranslationArm
 
 DROP_AFTER_EPOCHS, DECAY_AFTER_EPOCHS = 8, 6
 """Section 4.1: De-En drops by 0.1 "at the 8-th epoch", En-De decays "at the 6-th epoch"."""
@@ -47,29 +36,20 @@ class Pairing(NamedTuple):
         return f"{TITLES[self.post.pair]}, {self.setting}"
 
 
-class Square(NamedTuple):
-    """Two placements times two optimisers, all without warm-up and on a linear decay."""
-
-    post_adam: TranslationArm
-    post_radam: TranslationArm
-    pre_adam: TranslationArm
-    pre_radam: TranslationArm
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure4Config(RunsConfig):
+class Figure4Config(config.RunsConfig):
     """Post-LN with warm-up and Pre-LN without, at the same rates."""
 
     pairs: tuple[str, ...] = (DE_EN, EN_DE)
     """Those to train: `["de-en"]` leaves En-De for later."""
-    lrs: tuple[float, ...] = ADAM_LRS
+    lrs: tuple[float, ...] = config.ADAM_LRS
     """De-En. The paper has the first alone; RAdam and the linear decay are tried at it."""
     curve_lrs: tuple[float, ...] = (4e-3,)
     """Further rates, at which the controlled schedules alone are run: where each arm's best rate lies."""
-    en_de_lrs: tuple[float, ...] = ADAM_LRS
+    en_de_lrs: tuple[float, ...] = config.ADAM_LRS
 
     def __post_init__(self) -> None:
-        RunsConfig.__post_init__(self)
+        config.RunsConfig.__post_init__(self)
         if not self.pairs or not set(self.pairs) <= {DE_EN, EN_DE}:
             raise ValueError(f"pairs must be {DE_EN}, {EN_DE} or both, got {list(self.pairs)}")
         for name in ("lrs", "curve_lrs", "en_de_lrs"):
@@ -96,12 +76,12 @@ class Figure4Config(RunsConfig):
 
     def post(self, pair: str, lr: float) -> TranslationArm:
         """The paper's Post-LN: the long warm-up, then the coupled decay; the controlled family's too."""
-        return self._arm(pair, POST, lr, coupled(self.long_warmup_updates))
+        return self._arm(pair, POST, lr, config.coupled(self.long_warmup_updates))
 
     def pre(self, pair: str, lr: float) -> TranslationArm:
         """The paper's Pre-LN: no warm-up, and a drop by 0.1 (De-En) or an inverse square root from epoch 6 (En-De)."""
         drop = ScheduleConfig(decay="steps", decay_at=(self.drop_after,), decay_factor=0.1)
-        return self._arm(pair, PRE, lr, drop if pair == DE_EN else controlled(0, self.decay_after))
+        return self._arm(pair, PRE, lr, drop if pair == DE_EN else config.controlled(0, self.decay_after))
 
     def controlled(self, placement: str, pair: str, lr: float, *, warm: bool) -> TranslationArm:
         """The one decay for both placements, with the long warm-up or none.
@@ -109,7 +89,7 @@ class Figure4Config(RunsConfig):
         De-En: the decay of the paper's Post-LN. En-De: that of its Pre-LN, from epoch 6.
         """
         start = self.long_warmup_updates if pair == DE_EN else self.decay_after
-        return self._arm(pair, placement, lr, controlled(self.long_warmup_updates if warm else 0, start))
+        return self._arm(pair, placement, lr, config.controlled(self.long_warmup_updates if warm else 0, start))
 
     def linear(self, placement: str, optimizer: str) -> TranslationArm:
         """No warm-up and a linear decay, as Liu et al. 2019a suggest for RAdam; at the first rate of De-En."""
@@ -152,11 +132,11 @@ class Figure4Config(RunsConfig):
         paired = [one for pair in self.pairs for one in self.pairings(pair)]
         return paired + [one for pair in self.pairs for one in self.alike(pair)]
 
-    def square(self) -> Square | None:
-        """None where De-En is left out."""
+    def square(self) -> dict[tuple[str, str], TranslationArm]:
+        """By placement and optimiser: all without warm-up and on a linear decay; none where De-En is left out."""
         if DE_EN not in self.pairs:
-            return None
-        return Square(*(self.linear(place, name) for place in (POST, PRE) for name in ("adam", "radam")))
+            return {}
+        return {(place, name): self.linear(place, name) for place in (POST, PRE) for name in ("adam", "radam")}
 
     def _rates(self, pair: str) -> tuple[float, ...]:
         return {DE_EN: self.lrs, EN_DE: self.en_de_lrs}[pair]
@@ -169,8 +149,8 @@ class Figure4Config(RunsConfig):
         )
 
 
-SCALES = figure_scales(
+SCALES = config.figure_scales(
     Figure4Config,
-    smoke={"lrs": ADAM_LRS[-1:], "curve_lrs": (), "en_de_lrs": ADAM_LRS[-1:]},
-    paper={"lrs": PAPER_ADAM_LRS, "curve_lrs": (), "en_de_lrs": PAPER_EN_DE_LRS},
+    smoke={"lrs": config.ADAM_LRS[-1:], "curve_lrs": (), "en_de_lrs": config.ADAM_LRS[-1:]},
+    paper={"lrs": config.PAPER_ADAM_LRS, "curve_lrs": (), "en_de_lrs": PAPER_EN_DE_LRS},
 )

@@ -16,7 +16,7 @@ from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig, TranslationArm
 from .runs import Trained
 
-Legend = Mapping[str, TranslationArm]
+_Legend = Mapping[str, TranslationArm]
 """Arms of one panel by their words in the legend; the same words have the same colour in every panel of a figure."""
 _RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
 """By panel and words: arms that differ in their rate alone, in rising order of it."""
@@ -52,7 +52,7 @@ def with_caveat(claims: Sequence[Claim], found: Trained) -> list[Claim]:
 
 
 def epochs_figure(
-    name: str, title: str, panels: Mapping[str, Legend], found: Trained, *, epoch: int, told: str, schedules: str = ""
+    name: str, title: str, panels: Mapping[str, _Legend], found: Trained, *, epoch: int, told: str, schedules: str = ""
 ) -> StudyFigure:
     """Validation loss, above the unigram baseline, and BLEU over epochs of `epoch` updates.
 
@@ -73,10 +73,10 @@ def epochs_figure(
             curves(heading or "BLEU", bleu, ylabel="BLEU", from_zero=True, **axis),
         ]
     caption = f"Validation loss and BLEU at every epoch, {SPREAD}{schedules}."
-    return StudyFigure.of_panels(name=name, title=title, caption=caption, panels=drawn, told=told, wide=True)
+    return StudyFigure.of_panels(name=name, title=title, caption=caption, panels=drawn, told=told)
 
 
-def rates_figure(panels: _RatePanels, found: Trained, *, caption: str, wide: bool) -> StudyFigure:
+def rates_figure(panels: _RatePanels, found: Trained, *, caption: str) -> StudyFigure:
     """The last loss over the peak rate; caption: what it says of the rates, after the spread."""
     hues = list(dict.fromkeys(words for kinds in panels.values() for words in kinds))
     drawn = []
@@ -94,11 +94,11 @@ def rates_figure(panels: _RatePanels, found: Trained, *, caption: str, wide: boo
         caption=f"Last validation loss, {SPREAD}, {caption}",
         panels=drawn,
         told="Last validation loss over the peak rate",
-        wide=wide,
+        wide=len(panels) > 1,
     )
 
 
-def _over_epochs(arms: Legend, found: Trained, what: Literal["nll_nats", "bleu"]) -> dict[str, list[Sequence[float]]]:
+def _over_epochs(arms: _Legend, found: Trained, what: Literal["nll_nats", "bleu"]) -> dict[str, list[Sequence[float]]]:
     """By words, a row a seed. A run that stopped early ends the curve, and one that stopped at once leaves none."""
     lengths = {words: min(len(run.updates) for run in found.curves[arm]) for words, arm in arms.items()}
     return {
@@ -117,8 +117,8 @@ def sensitivity_data(panels: _RatePanels, found: Trained) -> list[dict[str, Any]
             "peak_lrs": [arm.peak_lr for arm in arms],
             "best_peak_lr": arms[one.best_rate].peak_lr,
             "sensitivity_nats": one.value,
-            "low": None if math.isnan(one.low) else one.low,
-            "high": None if math.isnan(one.high) else one.high,
+            "low": one.low,
+            "high": one.high,
             "seeds": one.seeds,
         }
         for title, kinds in panels.items()
