@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -12,7 +12,7 @@ from normscope.placement.printing import formula
 from normscope.report.chart import Panel
 from normscope.report.words import counted
 
-from .engine.checks import check_least, settings_of
+from .engine.checks import check_least, settings_but, settings_of
 from .engine.discovery import About
 from .engine.figures import line
 from .engine.page import Findings, StudyFigure, StudyTable, table
@@ -191,10 +191,9 @@ _MOVING = (_Behaviour.GROWS, _Behaviour.FALLS)
 def _curve(name: str, config: _DepthConfig, pieces: Pieces) -> dict[str, Any]:
     """The placement's curves and what they do."""
     text = formula(named(name), config.shape)
-    settings = {key: value for key, value in asdict(config).items() if key != "placements"}
     found = pieces.get(
         name,
-        {"placement": name, "settings": settings, "formula": text},
+        {"placement": name, "settings": settings_but(config, "placements"), "formula": text},
         simulation.hidden_rms,
         name,
         config.shape,

@@ -10,7 +10,7 @@ from normscope.evidence.judging import Answer
 from normscope.measure import Estimate
 from normscope.report.words import number
 
-from .engine.claims import claim
+from .engine.claims import around, claim
 from .engine.discovery import About
 from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
@@ -182,8 +182,7 @@ def _of_square(config: Figure4Config, of: Mapping[tuple[str, str], TranslationAr
             source=_SOURCE,
             value="RAdam's last loss less Adam's, in nats",
             holds={rate: difference},
-            least=-COMPETITIVE_NATS,
-            greatest=COMPETITIVE_NATS,
+            **around(0.0, COMPETITIVE_NATS),
         ),
         claim(
             "the placement dominates the optimiser",

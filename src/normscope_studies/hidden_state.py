@@ -188,7 +188,7 @@ def claims_of(
             spread = spread_of(curves, limit_percent=config.gradient_limit_percent, first=1)
             spreads[f"{deep.name}, {what}"] = spread
         # What is predicted is the root mean square; the mean is compared but not judged.
-        beside = f"The mean of the norms over draws is {spreads[f'{deep.name}, {matrix}'].words()}."
+        beside = f"The mean of the norms over draws is {spreads[f'{deep.name}, {matrix}'].words}."
         asked.append(
             (letter, f"the root mean square over draws of the norm of {letter}'s gradient", deep, spread, beside)
         )

@@ -15,7 +15,7 @@ from normscope.files import write_over
 from normscope.limits.reading import read_json
 from normscope.report.words import Tone
 
-from .engine.checks import check_least
+from .engine.checks import check_least, settings_of
 from .engine.discovery import About
 from .engine.page import Findings, Link, Marked, StudyTable, TableCell
 from .engine.pieces import Pieces
@@ -83,17 +83,17 @@ class _ClaimRow:
     """A claim beside what was found."""
 
     listed: _ListedClaim
-    tested: str
-    """What was tested, with what would have been too far off; empty where it was not run."""
-    found: str
-    """In the words and numbers of the study's data, with their intervals; empty where it was not run."""
-    conditions: str
-    """Under which it was measured: scale, data, model, seeds."""
-    verdict: Verdict | None
-    """None where it was not run."""
-    where: str
-    """In which settings the claim holds and in which it does not; empty where all agree."""
     command: str
+    tested: str = ""
+    """What was tested, with what would have been too far off; empty where it was not run."""
+    found: str = ""
+    """In the words and numbers of the study's data, with their intervals; empty where it was not run."""
+    conditions: str = ""
+    """Under which it was measured: scale, data, model, seeds."""
+    verdict: Verdict | None = None
+    """None where it was not run."""
+    where: str = ""
+    """In which settings the claim holds and in which it does not; empty where all agree."""
 
     @property
     def verdict_words(self) -> str:
@@ -112,7 +112,7 @@ def rows(claims: Sequence[_ListedClaim], studies: Mapping[str, _MeasuredBy], res
 def _row(one: _ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> _ClaimRow:
     command = one.command or study.command
     if data is None or not one.claim:
-        return _ClaimRow(listed=one, tested="", found="", conditions="", verdict=None, where="", command=command)
+        return _ClaimRow(listed=one, command=command)
     try:
         claim = next(claim for claim in data["claims"] if claim["name"] == one.claim)
         return _ClaimRow(
@@ -291,15 +291,10 @@ def run(config: _PaperConfig, pieces: Pieces) -> Findings:
 
 
 def _data(row: _ClaimRow) -> dict[str, Any]:
-    one = row.listed
     return {
-        "place": one.place,
-        "statement": one.statement,
-        "published": one.published,
-        "whose": one.whose,
+        **settings_of(row.listed, "place", "statement", "published", "whose"),
         "tested": row.tested or None,
-        "study": one.study,
-        "claim": one.claim,
+        **settings_of(row.listed, "study", "claim"),
         "found": row.found or None,
         "conditions": row.conditions,
         "verdict": row.verdict_words,

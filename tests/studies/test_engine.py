@@ -48,7 +48,6 @@ def test_a_claim_of_a_value_has_bounds_on_both_sides_of_it():
         "least": {"toy": 0.5, "text": 1.5},
         "greatest": {"toy": 1.5, "text": 2.5},
     }
-    assert around(0.0, {"toy": 1.0}) == {"least": {"toy": -1.0}, "greatest": {"toy": 1.0}}
     assert (
         claimed({"toy": ABOVE, "text": BELOW}, **around({"toy": 0.5, "text": 0.5}, 0.1)).conditions == "toy; not text"
     )
@@ -118,11 +117,11 @@ def test_curves_are_means_in_the_range_of_the_seeds_and_others_stand_before_them
     assert (second.y, second.low, second.high, second.hue) == ([2.0, 4.0], [1.0, 2.0], [3.0, 6.0], 0)
 
 
-def test_points_of_no_group_have_the_text_s_colour():
-    panel = scatter("Panel", {"other arms": [(1.0, 2.0)], "a": [(3.0, 4.0)]}, xlabel="x", ylabel="y", log_y=True)
+def test_points_have_the_hue_of_their_label():
+    panel = scatter("Panel", {"b": [(1.0, 2.0)], "a": [(3.0, 4.0)]}, xlabel="x", ylabel="y", log_y=True)
     assert [(one.kind, one.hue, one.x, one.y) for one in panel.series] == [
-        ("points", -1, [1.0], [2.0]),
-        ("points", 0, [3.0], [4.0]),
+        ("points", 0, [1.0], [2.0]),
+        ("points", 1, [3.0], [4.0]),
     ]
     assert panel.log_y
 
@@ -154,11 +153,6 @@ class Settings:
             lambda config: checks.check_choices(config, "placements", ("post-ln",)),
             Settings(),
             "placements: pre-ln is not one; choose from post-ln",
-        ),
-        (
-            lambda config: checks.check_defined_for(config, "placements", model="decoder-only"),
-            Settings(placements=("t-fixup",)),
-            "placements: t-fixup is not defined for a decoder alone",
         ),
     ],
 )

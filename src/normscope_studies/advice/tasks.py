@@ -44,8 +44,8 @@ class CaseBatch:
     """(N,)."""
     previous: Tensor
     """(N,): the token before each of them."""
-    hidden: Tensor
-    """(N,): whether the model does not see the target itself."""
+    hidden: Tensor | None = None
+    """(N,): whether the model does not see the target itself; None where it sees none."""
 
     def loss(self, logits_NV: Tensor) -> Tensor:
         """In nats."""
@@ -100,7 +100,6 @@ def _next(case: AdviceCase, rows: Tensor, vocabulary: int, seeds: tuple[int, int
         run=lambda model: _logits(case, model, seen),
         targets=targets.flatten(),
         previous=seen.flatten(),
-        hidden=torch.ones(targets.numel(), dtype=torch.bool),
     )
 
 
@@ -128,7 +127,6 @@ def _continued(case: AdviceCase, rows: Tensor, vocabulary: int, seeds: tuple[int
         run=lambda model: _logits(case, model, source, before),
         targets=targets.flatten(),
         previous=before.flatten(),
-        hidden=torch.ones(targets.numel(), dtype=torch.bool),
     )
 
 
@@ -159,7 +157,6 @@ def _images(case: AdviceCase, seed: int) -> CaseTask:
             run=lambda model: _logits(case, model, seen),
             targets=targets,
             previous=torch.zeros_like(targets),
-            hidden=torch.ones_like(targets, dtype=torch.bool),
         )
 
     def batch(number: int) -> CaseBatch:
@@ -206,7 +203,7 @@ def _pairs(batch: TranslationBatch) -> CaseBatch:
         logits: Tensor = model.logits(model(source_N, source, before_M, target))
         return logits
 
-    return CaseBatch(run=run, targets=targets_M, previous=before_M, hidden=torch.ones_like(targets_M, dtype=torch.bool))
+    return CaseBatch(run=run, targets=targets_M, previous=before_M)
 
 
 _COUNTED = 400
@@ -234,8 +231,6 @@ def baselines(task: CaseTask) -> dict[str, float]:
 
 
 def _together(batches: Sequence[CaseBatch]) -> tuple[Tensor, Tensor, Tensor]:
-    return (
-        torch.cat([batch.previous for batch in batches]),
-        torch.cat([batch.targets for batch in batches]),
-        torch.cat([batch.hidden for batch in batches]),
-    )
+    hidden = [torch.ones_like(one.targets) if one.hidden is None else one.hidden for one in batches]
+    previous, targets = ([getattr(one, what) for one in batches] for what in ("previous", "targets"))
+    return torch.cat(previous), torch.cat(targets), torch.cat(hidden)

@@ -1,8 +1,9 @@
 """How tightly squared norms of hidden states lie around their mean: Theorem 1's condition, and what follows from it."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from normscope.placement import named
 from normscope.placement.printing import formula
 from normscope.report.chart import Panel
 
+from ..engine.checks import settings_but, settings_of
 from ..engine.claims import judged
 from ..engine.discovery import About
 from ..engine.figures import line, measured
@@ -302,8 +304,7 @@ def _epsilon_panel(config: ConcentrationConfig, placement: str, last: Mapping[st
 def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
     """One piece a placement and seed."""
     corpus = config.open_corpus()
-    sizes = {key: value for key, value in asdict(config).items() if key not in ("corpus", "placements", "seeds")}
-    asked = {**sizes, "corpus": corpus.fingerprint}
+    asked = settings_but(config, "placements", "seeds") | {"corpus": corpus.fingerprint}
     models: dict[str, list[dict[str, Any]]] = {placement: [] for placement in config.placements}
     each = [(placement, seed) for placement in config.placements for seed in range(1, config.seeds + 1)]
     for placement, seed in pieces.each("models", each):
@@ -331,31 +332,24 @@ def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
     )
 
 
-def estimated(models: Sequence[Mapping[str, Any]]) -> _Concentrations:
-    """Means over models with 95 % intervals: by stack, quantity, depth and number."""
+def _mapped(stacks: Mapping[str, Any], of: Callable[[str, Quantity, int, str], Any]) -> dict[str, Any]:
+    """By stack, quantity, depth and number: what `of` says there."""
     return {
         stack: {
-            quantity: [
-                {name: estimate([model[stack][quantity][depth][name] for model in models]) for name in numbers}
-                for depth, numbers in enumerate(depths)
-            ]
-            for quantity, depths in models[0][stack].items()
+            quantity: [{name: of(stack, quantity, depth, name) for name in one} for depth, one in enumerate(depths)]
+            for quantity, depths in stacks[stack].items()
         }
         for stack in STACKS
     }
 
 
+def estimated(models: Sequence[Mapping[str, Any]]) -> _Concentrations:
+    """Means over models with 95 % intervals."""
+    return _mapped(models[0], lambda *where: estimate([reduce(getitem, where, one) for one in models]))
+
+
 def _data(stacks: _Concentrations) -> dict[str, Any]:
-    return {
-        stack: {
-            quantity: [
-                {name: {"mean": one.mean, "half_width": one.half_width} for name, one in numbers.items()}
-                for numbers in depths
-            ]
-            for quantity, depths in of.items()
-        }
-        for stack, of in stacks.items()
-    }
+    return _mapped(stacks, lambda *where: settings_of(reduce(getitem, where, stacks), "mean", "half_width"))
 
 
 def _conditions(config: ConcentrationConfig, tokens: Sequence[Mapping[str, int]]) -> dict[str, str]:

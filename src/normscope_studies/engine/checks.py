@@ -1,17 +1,11 @@
 """What the settings of studies must be: each check raises ValueError with the setting's name and its value."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from normscope.data.opening import TOY
 from normscope.errors import UserError
-from normscope.placement import named
-
-_MODELS = {
-    "encoder-only": "an encoder alone",
-    "decoder-only": "a decoder alone",
-    "encoder-decoder": "an encoder-decoder",
-}
 
 
 def check_different(config: object, *names: str) -> None:
@@ -51,14 +45,6 @@ def check_choices(config: object, name: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name}: {', '.join(unknown)} is not one; choose from {', '.join(choices)}")
 
 
-def check_defined_for(config: object, *names: str, model: str) -> None:
-    """Refuse placements that are not registered, or not defined for a kind of model such as decoder-only."""
-    for name in names:
-        for placement in getattr(config, name):
-            if model not in named(placement).models:
-                raise ValueError(f"{name}: {placement} is not defined for {_MODELS[model]}")
-
-
 def refuse_missing(corpus: str, setting: str, command: str) -> None:
     """Raise UserError where there is no such folder, saying which command makes one and which setting names it."""
     if corpus != TOY and not Path(corpus).is_dir():
@@ -71,3 +57,8 @@ def refuse_missing(corpus: str, setting: str, command: str) -> None:
 def settings_of(config: object, *names: str) -> dict[str, Any]:
     """Settings by their names, for another configuration that has them too."""
     return {name: getattr(config, name) for name in names}
+
+
+def settings_but(config: Any, *names: str) -> dict[str, Any]:
+    """All settings but these, for what a measurement depends on."""
+    return {name: value for name, value in asdict(config).items() if name not in names}

@@ -100,10 +100,11 @@ class Spread:
             **dict.fromkeys(self.undecided, None),
         }
 
-    def words(self, place: str = "l") -> str:
-        """How far they are off, in a clause; place: what a place along a curve is called."""
+    @property
+    def words(self) -> str:
+        """How far they are off, in a clause."""
         return (
-            f"at most {number(self.largest, 2)} % off ({self.where}, {place} = {self.place}; standard error "
+            f"at most {number(self.largest, 2)} % off ({self.where}, l = {self.place}; standard error "
             f"{number(self.standard_error, 2)} %), {number(self.root_mean_square, 2)} % root mean square"
         )
 
@@ -152,8 +153,6 @@ def _share(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.
         return np.where((part == 0) & (whole == 0), 0.0, np.divide(part, whole))
 
 
-Made = tuple[Claim, dict[str, Any]]
-"""A claim and the numbers it quotes."""
 _ClaimBound = float | Mapping[str, float]
 """One for all settings, or each its own."""
 _LISTED = 12
@@ -206,26 +205,22 @@ def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping
     )
 
 
-def foretold(
-    *, name: str, statement: str, source: str, of: str, spread: Spread, place: str = "l", beside: str = ""
-) -> Claim:
+def foretold(*, name: str, statement: str, source: str, of: str, spread: Spread, beside: str = "") -> Claim:
     """The claim that what is predicted lies within a limit of what was measured, judged curve by curve.
 
-    of: what was drawn, which the sentence of what was found begins with. place: as `Spread.words` has it. beside: more
-    sentences.
+    of: what was drawn, which the sentence of what was found begins with. beside: more sentences.
     """
     within = f"{len(spread.within)} of {len(spread.holds)} surely within the limit"
-    found = ". ".join(filter(None, [f"{of}: {spread.words(place)}; {within}", beside]))
+    found = ". ".join(filter(None, [f"{of}: {spread.words}; {within}", beside]))
     return judged(name=name, statement=statement, source=source, found=found, holds=spread.holds)
 
 
-def around(value: _ClaimBound, by: _ClaimBound) -> dict[str, Any]:
+def around(value: _ClaimBound, by: float) -> dict[str, Any]:
     """The bounds of a claim that something is `value`, `by` more or less."""
-    ends = {"least": -1, "greatest": 1}
-    settings = value if isinstance(value, Mapping) else by
-    if not isinstance(settings, Mapping):
-        return {end: _at(value, "") + sign * _at(by, "") for end, sign in ends.items()}
-    return {end: {one: _at(value, one) + sign * _at(by, one) for one in settings} for end, sign in ends.items()}
+    if isinstance(value, Mapping):
+        ends = {"least": -by, "greatest": by}
+        return {end: {one: middle + off for one, middle in value.items()} for end, off in ends.items()}
+    return {"least": value - by, "greatest": value + by}
 
 
 def by_names(found: Estimate, names: Iterable[str]) -> dict[str, Estimate]:

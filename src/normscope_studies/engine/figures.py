@@ -79,17 +79,12 @@ def scatter(
     beside: Sequence[Series] = (),
     **axes: Any,
 ) -> Panel:
-    """Points (x, y) by the label of their hue; those of the label "" or "other …" have the text's colour.
-
-    beside: drawn first, such as the line on which they would lie.
-    """
-    hue, series = 0, list(beside)
-    for label, places in points.items():
-        plain = label == "" or label.startswith("other ")
-        xs, ys = [x for x, _ in places], [y for _, y in places]
-        series.append(Series(label=label, kind="points", hue=-1 if plain else hue, x=xs, y=ys))
-        hue += not plain
-    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
+    """Points (x, y) by the label of their hue; beside: drawn first, such as the line on which they would lie."""
+    series = [
+        Series(label=label, kind="points", hue=hue, x=[x for x, _ in places], y=[y for _, y in places])
+        for hue, (label, places) in enumerate(points.items())
+    ]
+    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=[*beside, *series], **axes)
 
 
 def rates(title: str, ladders: Mapping[str, Ladder]) -> Panel:

@@ -82,18 +82,19 @@ def judged_counts(judged: _JudgedTypes) -> dict[str, int]:
     sublayers = Counter[_Judgement]()
     for one in judged.values():
         sublayers += judged_model(*one)
+    sure = [
+        one["count"]
+        for row, truth in judged.values()
+        for one in row["sublayers"]
+        if one["kind"] in truth.placements and one["placement"] and one["confidence"] == "sure"
+    ]
     return {
         "types with their truth": len(judged),
         **{f"sub-layers {judgement}": sublayers[judgement] for judgement in JUDGEMENTS},
-        "sub-layers named for sure": _sure(judged),
+        "sub-layers named for sure": sum(sure),
         "types with a false error": sum(bool(row["errors"]) for row, _ in judged.values()),
         "types with a false warning": sum(bool(false_warnings(*one)) for one in judged.values()),
     }
-
-
-def _sure(judged: _JudgedTypes) -> int:
-    kept = [one for row, truth in judged.values() for one in row["sublayers"] if one["kind"] in truth.placements]
-    return sum(one["count"] for one in kept if one["placement"] and one["confidence"] == "sure")
 
 
 def judged_claims(judged: _JudgedTypes) -> list[Claim]:

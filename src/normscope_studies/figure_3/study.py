@@ -13,7 +13,7 @@ from normscope.evidence.estimates import Floats, estimate, exponent
 from normscope.measure import Estimate
 from normscope.report.words import interval, number, percentage, span
 
-from ..engine.claims import claim, shown_factor
+from ..engine.claims import around, claim, shown_factor
 from ..engine.discovery import About
 from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces
@@ -63,8 +63,7 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
             source=f"{_SECTION} and Theorem 1",
             value=_EXPONENT,
             holds=post,
-            least=-NEAR,
-            greatest=NEAR,
+            **around(0.0, NEAR),
         ),
         claim(
             "Figure 3(d), its size",
@@ -72,8 +71,7 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
             source=_SECTION,
             value="mean over the depths",
             holds=sizes,
-            least=PUBLISHED - AROUND * PUBLISHED,
-            greatest=PUBLISHED + AROUND * PUBLISHED,
+            **around(PUBLISHED, AROUND * PUBLISHED),
             beside=_ends_of_depth(numbers, POST),
         ),
         claim(
@@ -91,8 +89,7 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
             source="Xiong et al. 2020, Theorem 1",
             value=_EXPONENT,
             holds=pre,
-            least=-0.5 - NEAR,
-            greatest=-0.5 + NEAR,
+            **around(-0.5, NEAR),
         ),
         claim(
             "Figure 3(c), Pre-LN falls as predicted",
@@ -101,8 +98,7 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
             source="corrected",
             value=_EXPONENT,
             holds=pre,
-            least={name: value - NEAR for name, value in predicted.items()},
-            greatest={name: value + NEAR for name, value in predicted.items()},
+            **around(predicted, NEAR),
         ),
     ]
 
@@ -122,8 +118,7 @@ def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
             source="corrected",
             value=_A_LAYER,
             holds=measured,
-            least={part: factor - NEAR_LAYER for part, factor in factors.items()},
-            greatest={part: factor + NEAR_LAYER for part, factor in factors.items()},
+            **around(factors, NEAR_LAYER),
             shown=shown_factor,
         )
 
@@ -152,8 +147,7 @@ def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
             source=_SECTION,
             value="the last layer's over the first's",
             holds=last_over_first,
-            least=-math.log(SAME),
-            greatest=math.log(SAME),
+            **around(0.0, math.log(SAME)),
             shown=shown_factor,
             beside=_ends_of_layers(pre),
         ),

@@ -1,6 +1,6 @@
 """What committed results say of each placement: every `results.json` below a folder, read by the kind of its tables."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,18 @@ from normscope.report.words import counted, learning_rate, number, percentage, s
 
 _Result = Mapping[str, Any]
 _NATS = "nats per token"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _MeasuredRow:
-    what: str
-    found: str
+_Told = Iterator[tuple[str, str, str]]
+"""A placement by name or title, what was measured, and what was found."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PlacementResults:
-    """rows: by the title and folder of a result; mentioned: the other results that have numbers of the placement."""
+    """What results say of one placement."""
 
-    rows: dict[tuple[str, str], list[_MeasuredRow]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], list[tuple[str, str]]] = field(default_factory=dict)
+    """By the title and folder of a result: what was measured, and what was found."""
     mentioned: list[tuple[str, str]] = field(default_factory=list)
+    """The other results that have numbers of it."""
 
 
 def measured(results: Path, placements: Mapping[str, type[Placement]]) -> dict[str, PlacementResults]:
@@ -35,16 +33,16 @@ def measured(results: Path, placements: Mapping[str, type[Placement]]) -> dict[s
         data = read_json(file)
         result = (data["title"], file.parent.name)
         for key, reader in _READERS.items():
-            for label, row in reader(data) if data.get(key) else ():
+            for label, what, told in reader(data) if data.get(key) else ():
                 if label in names:
-                    found[names[label]].rows.setdefault(result, []).append(row)
+                    found[names[label]].rows.setdefault(result, []).append((what, told))
         for name in sorted({names[text] for text in _texts(data) if text in names}):
             if result not in found[name].rows:
                 found[name].mentioned.append(result)
     return found
 
 
-def _arms(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
+def _arms(data: _Result) -> _Told:
     """Of a comparison: the best rate of each placement, warm-up and optimiser."""
     groups: dict[tuple[str, int, str], list[_Result]] = {}
     for arm in data["arms"]:
@@ -58,20 +56,15 @@ def _arms(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
             of = f"the best of {len(alike)}" if len(alike) > 1 else "the one"
             seeds = counted(len(best["seeds"]), "seed")
             rates = f"{_rate(best['peak_lr'], 1)}, {of} with {seeds} among {counted(len(arms), 'rate')}"
-        yield (
-            placement,
-            _MeasuredRow(
-                what=f"validation loss after {counted(updates, 'update')}, {_warmup(warmup)}, {optimizer}, {rates}",
-                found=_loss(_losses(best), len(best["seeds"]), data["chance_nll_nats"]),
-            ),
-        )
+        what = f"validation loss after {counted(updates, 'update')}, {_warmup(warmup)}, {optimizer}, {rates}"
+        yield placement, what, _loss(_losses(best), len(best["seeds"]), data["chance_nll_nats"])
 
 
 def _losses(arm: _Result) -> list[float]:
     return _finite([seed["valid_loss_nats"] for seed in arm["seeds"] if seed["status"] == "finished"])
 
 
-def _configurations(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
+def _configurations(data: _Result) -> _Told:
     """Of a figure of the paper's: each schedule at its best rate."""
     groups: dict[tuple[str, ...], list[_Result]] = {}
     for one in data["configurations"]:
@@ -80,45 +73,38 @@ def _configurations(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
         best = min(several, key=lambda one: _order(_finite(one["last_loss_nats"])))
         rates = _rate(best["peak_lr"], len({one["peak_lr"] for one in several}))
         losses = _finite(best["last_loss_nats"])
-        yield (
-            placement,
-            _MeasuredRow(
-                what=f"{text}, last validation loss, {schedule}, {optimizer}, {rates}",
-                found=_loss(losses, len(best["last_loss_nats"]), data["unigram_nats"].get(text)),
-            ),
-        )
+        what = f"{text}, last validation loss, {schedule}, {optimizer}, {rates}"
+        yield placement, what, _loss(losses, len(best["last_loss_nats"]), data["unigram_nats"].get(text))
 
 
-def _pairings(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
+def _pairings(data: _Result) -> _Told:
     """A placement's runs without warm-up stand beside those with each, and are one row."""
-    yield from {
-        (pairing["placement"], _best(pairing[key], f"{pairing['optimizer']}, ", data["unigram_nats"])): None
+    yield from dict.fromkeys(
+        (pairing["placement"], *_best(pairing[key], pairing["optimizer"], data["unigram_nats"]))
         for pairing in data["pairings"]
         for key in ("without_warmup", "with_warmup")
         if pairing.get(key)
-    }
-
-
-def _best(ladder: _Result, before: str, unigram_nats: float) -> _MeasuredRow:
-    losses = _finite(ladder["last_loss_nats"])
-    rate = _rate(ladder["best_lr"], len(ladder["ladder_nats"][0]))
-    end = ", an end of the range" if ladder["best_at_an_end"] else ""
-    return _MeasuredRow(
-        what=f"{before}last validation loss, {_warmup(ladder['warmup_updates'])}, {rate}{end}",
-        found=_loss(losses, len(ladder["last_loss_nats"]), unigram_nats),
     )
 
 
-def _depths(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
+def _best(ladder: _Result, optimizer: str, unigram_nats: float) -> tuple[str, str]:
+    losses, warmup = ladder["last_loss_nats"], _warmup(ladder["warmup_updates"])
+    rate = _rate(ladder["best_lr"], len(ladder["ladder_nats"][0]))
+    end = ", an end of the range" if ladder["best_at_an_end"] else ""
+    what = f"{optimizer}, last validation loss, {warmup}, {rate}{end}"
+    return what, _loss(_finite(losses), len(losses), unigram_nats)
+
+
+def _depths(data: _Result) -> _Told:
     """Of encoders before any update."""
     deepest = data["depths"][-1]
     for one in data["placements"]:
         rms = one["mean_rms"][-1]
         found = f"{significant(rms)}; {one['behaviour']}" if rms is not None else one["behaviour"]
-        yield one["name"], _MeasuredRow(what=f"RMS of the hidden state after {counted(deepest, 'block')}", found=found)
+        yield one["name"], f"RMS of the hidden state after {counted(deepest, 'block')}", found
 
 
-def _deviations(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
+def _deviations(data: _Result) -> _Told:
     """Of predictions, by the models that they were compared in."""
     for where, placements in data["off_percent"].items():
         for name, stacks in placements.items():
@@ -128,10 +114,10 @@ def _deviations(data: _Result) -> Iterator[tuple[str, _MeasuredRow]]:
                 models = {"deep": "deep encoder", "pair": "encoder-decoder", "decoder": "decoder"}.get(where)
                 of = models or f"encoder, {where}'s setting"
                 of += f", {stack}" if len(stacks) > 1 else ""
-                yield name, _MeasuredRow(what=f"largest deviation of the prediction, {of}", found=found)
+                yield name, f"largest deviation of the prediction, {of}", found
 
 
-_READERS: Mapping[str, Callable[[_Result], Iterable[tuple[str, _MeasuredRow]]]] = {
+_READERS: Mapping[str, Callable[[_Result], _Told]] = {
     "arms": _arms,
     "configurations": _configurations,
     "pairings": _pairings,

@@ -141,9 +141,9 @@ def _results(measured: PlacementResults) -> Iterator[str]:
         yield "Each result says what it was measured with; a loss is the mean over seeds, with its range.\n"
         yield "| result | measured | found |\n| --- | --- | --- |"
         for (title, folder), rows in measured.rows.items():
-            for number, row in enumerate(rows):
+            for number, (what, told) in enumerate(rows):
                 link = "" if number else f"[{title}](../../results/{folder}/README.md) (`{folder}`)"
-                yield f"| {link} | {row.what} | {row.found} |"
+                yield f"| {link} | {what} | {told} |"
         yield ""
     mentioned = ", ".join(f"[{title}](../../results/{folder}/README.md)" for title, folder in measured.mentioned)
     if mentioned:

@@ -9,6 +9,7 @@ from typing import Any
 from normscope.compare.grid import Cell, Grid
 from normscope.data.opening import TOY, TextDataConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig
+from normscope.placement import named
 from normscope.runs.config import replaced
 from normscope.settings.validation import validated
 from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
@@ -98,7 +99,9 @@ class OptimizersConfig:
                 f"{self.short_warmup_updates}"
             )
         checks.check_positive(self, "needs_nats")
-        checks.check_defined_for(self, "placements", model="decoder-only")
+        for name in self.placements:
+            if "decoder-only" not in named(name).models:
+                raise ValueError(f"placements: {name} is not defined for a decoder alone")
 
     @property
     def warmups(self) -> tuple[int, ...]:

@@ -2,8 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -43,10 +42,9 @@ class SizedModel:
 
     name: str
     """Short, and safe as a part of a file's name."""
-    made_by: Literal["GPT2LMHeadModel", "LlamaForCausalLM", "Olmo2ForCausalLM", "OPTForCausalLM", "Gemma2ForCausalLM"]
+    made_by: Literal["LlamaForCausalLM", "Olmo2ForCausalLM", "OPTForCausalLM"]
     sizes: dict[str, Any]
     """Keywords of its configuration, beside its vocabulary."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
     normed_sums: float = 0.0
     """The share of its residual sums that are normed."""
     narrower: float = 1.0
@@ -64,11 +62,11 @@ class SizedModel:
 
     @property
     def width(self) -> int:
-        return int(self.sizes.get("n_embd") or self.sizes["hidden_size"])
+        return int(self.sizes["hidden_size"])
 
     @property
     def blocks(self) -> int:
-        return int(self.sizes.get("n_layer") or self.sizes["num_hidden_layers"])
+        return int(self.sizes["num_hidden_layers"])
 
 
 def built(one: SizedModel, seed: int) -> nn.Module:
@@ -88,13 +86,13 @@ def built(one: SizedModel, seed: int) -> nn.Module:
 
 
 def optimizer_of(one: SizedModel, model: nn.Module, rate: float) -> torch.optim.Optimizer:
-    """With what the optimiser is usually given; matrices and the head with less where rates are a narrower model's."""
-    listed, smaller = OPTIMIZERS[one.optimizer], GroupConfig(lr_factor=1 / one.narrower)
+    """AdamW as it is usually given; matrices and the head with less where rates are a narrower model's."""
+    smaller = GroupConfig(lr_factor=1 / one.narrower)
     groups = GroupsConfig(matrix=smaller, head=smaller, norm=GroupConfig(), gate=GroupConfig(), bias=GroupConfig())
     config = OptimizerConfig(
-        name=one.optimizer,
+        name="adamw",
         peak_lr=rate,
-        weight_decay=listed.usual_weight_decay,
+        weight_decay=OPTIMIZERS["adamw"].usual_weight_decay,
         groups=DECAY_EVERYWHERE if one.narrower == 1 else groups,
     )
     return make_optimizer(model, config)
@@ -106,7 +104,7 @@ class _SizedText:
 
     train: Tensor
     valid: Tensor
-    unigram_nats: float = field(default=math.nan)
+    unigram_nats: float
     """Of the held-out ids, by how frequent each is in training."""
 
 
@@ -140,8 +138,7 @@ def _lines(file: str) -> list[str]:
 
 
 def _ids(tokenizer: Tokenizer, lines: list[str]) -> NDArray[np.uint16]:
-    found = [np.array(one.ids, dtype="<u2") for one in tokenizer.encode_batch(lines)]
-    return np.concatenate(found)
+    return np.concatenate([np.array(one.ids, dtype="<u2") for one in tokenizer.encode_batch(lines)])
 
 
 def train_sized(
@@ -196,15 +193,10 @@ def _nats(model: Any, rows_BT: Tensor, device: torch.device) -> Tensor:
 def held_out(one: SizedModel, model: nn.Module, valid: Tensor, device: torch.device) -> float:
     """Nats per token of the held-out text, in rows of the length of training."""
     model.eval()
-    losses = [float(_nats(model, rows.to(device), device)) for rows in _stretches(valid, one)]
+    count, rows = one.tokens // one.length, valid.unfold(0, one.length + 1, one.length)
+    starts = range(0, len(rows) - count + 1, count)
+    losses = [float(_nats(model, rows[start : start + count].to(device), device)) for start in starts]
     return math.fsum(losses) / len(losses)
-
-
-def _stretches(valid: Tensor, one: SizedModel) -> Iterator[Tensor]:
-    count = one.tokens // one.length
-    rows = valid.unfold(0, one.length + 1, one.length)
-    for start in range(0, len(rows) - count + 1, count):
-        yield rows[start : start + count]
 
 
 def pair_nats(text: _SizedText) -> float:

@@ -98,6 +98,7 @@ HEALTHY = {
     "rate-drop": TrainingCase(words="a rate that falls to a tenth midway", warmup=False, all_times=0.1),
     "large-batch": TrainingCase(words="batches eight times as large: a smooth loss", batch_times=8.0),
 }
+CASES = BROKEN | SLOW | HEALTHY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

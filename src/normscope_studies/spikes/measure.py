@@ -18,18 +18,8 @@ from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.train import Objective, RunFolder, TrainConfig, Trainer
 
-from .cases import (
-    BROKEN,
-    HEALTHY,
-    SLOW,
-    ChainBatches,
-    SpikesConfig,
-    TrainingCase,
-    broken_block,
-    made_model,
-    made_optimizer,
-    warmup_updates,
-)
+from . import cases
+from .cases import SpikesConfig, TrainingCase
 
 _GIVEN = 7_000_003
 """Seed of the batch that the monitor measures on."""
@@ -40,7 +30,7 @@ class _Objective(Objective):
 
     micro_batches_per_epoch = 100
 
-    def __init__(self, batches: ChainBatches) -> None:
+    def __init__(self, batches: cases.ChainBatches) -> None:
         self.batches = batches
 
     def prepare(self, number: int) -> dict[str, Tensor]:
@@ -63,8 +53,8 @@ class _Objective(Objective):
 
 def by_normscope(case: TrainingCase, config: SpikesConfig, seed: int) -> History:
     """In this library's loop: what its metrics.jsonl says."""
-    batches = ChainBatches(case, config, seed)
-    model = made_model(config, case, seed)
+    batches = cases.ChainBatches(case, config, seed)
+    model = cases.made_model(config, case, seed)
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder) / "run")
         trainer = Trainer(
@@ -80,13 +70,13 @@ def by_normscope(case: TrainingCase, config: SpikesConfig, seed: int) -> History
                 on_nonfinite="skip",
             ),
             optimizer=OptimizerConfig(peak_lr=case.rate),
-            schedule=ScheduleConfig(warmup_updates=warmup_updates(config, case)),
+            schedule=ScheduleConfig(warmup_updates=cases.warmup_updates(config, case)),
             seed=seed,
             device=torch.device("cpu"),
             precision="fp32",
             monitor=Monitor(model=model, inputs=batches(_GIVEN), every_updates=config.every_updates),
         )
-        trainer.optimizer = made_optimizer(model, config, case, seed)
+        trainer.optimizer = cases.made_optimizer(model, config, case, seed)
         with run.lock():
             trainer.run()
         settings = {
@@ -102,15 +92,15 @@ def by_trainer(case: TrainingCase, config: SpikesConfig, seed: int) -> History:
 
     from normscope.adapters.trainer import NormScopeTrainerCallback
 
-    batches = ChainBatches(case, config, seed)
-    model = made_model(config, case, seed)
+    batches = cases.ChainBatches(case, config, seed)
+    model = cases.made_model(config, case, seed)
     rows = [
         {name: tensor[row] for name, tensor in batch.items()}
         for batch in map(batches, range(1, config.updates + 1))
         for row in range(batches.sequences)
     ]
-    optimizer = made_optimizer(model, config, case, seed)
-    warmup = warmup_updates(config, case)
+    optimizer = cases.made_optimizer(model, config, case, seed)
+    warmup = cases.warmup_updates(config, case)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / max(1, warmup)))
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {
@@ -146,11 +136,11 @@ TRAINED = {"normscope": by_normscope, "trainer": by_trainer}
 
 def measured(loop: str, name: str, config: SpikesConfig, seed: int) -> dict[str, Any]:
     """The episodes that the doctor finds, what is true, its warnings as the training went on, and the loss's curve."""
-    case = (BROKEN | SLOW | HEALTHY)[name]
+    case = cases.CASES[name]
     history = TRAINED[loop](case, config, seed)
     found = explain(history)
-    block = f"block_{broken_block(config, seed):02}"
-    breaks = name not in HEALTHY
+    block = f"block_{cases.broken_block(config, seed):02}"
+    breaks = name not in cases.HEALTHY
     left = [one.onset for one in episodes(history)]
     return {
         "onset": None if not breaks else 1 if case.from_start else config.change_at,

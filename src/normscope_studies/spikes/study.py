@@ -10,13 +10,14 @@ from normscope.history.episodes import UNKNOWN
 from normscope.history.patterns import PATTERNS
 from normscope.report.chart import Panel, Series
 
+from ..engine.checks import settings_but
 from ..engine.claims import judged
 from ..engine.discovery import About
 from ..engine.figures import line
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
-from .cases import BROKEN, HEALTHY, SLOW, SpikesConfig
+from .cases import CASES, SpikesConfig
 from .measure import measured
 
 ABOUT = About(
@@ -59,14 +60,10 @@ NOTHING = "no alarm"
 def run(config: SpikesConfig, pieces: Pieces) -> Findings:
     """One piece a training: its log and what the doctor says of it."""
     names, seeds = (*config.broken, *config.slow, *config.healthy), range(1, config.seeds + 1)
-    sizes = {
-        key: value
-        for key, value in asdict(config).items()
-        if key not in ("loops", "broken", "slow", "healthy", "seeds")
-    }
+    sizes = settings_but(config, "loops", "broken", "slow", "healthy", "seeds")
     found: dict[tuple[str, str, int], _Piece] = {}
     for seed, loop, name in pieces.each("trainings", list(product(seeds, config.loops, names))):
-        settings = {"loop": loop, "case": asdict((BROKEN | SLOW | HEALTHY)[name]), "seed": seed, "sizes": sizes}
+        settings = {"loop": loop, "case": asdict(CASES[name]), "seed": seed, "sizes": sizes}
         found[loop, name, seed] = pieces.get(f"{loop}/{name}-{seed}", settings, measured, loop, name, config, seed)
     broken = {key: piece for key, piece in found.items() if piece["cause"]}
     healthy = {key: piece for key, piece in found.items() if key[1] in config.healthy}
@@ -154,7 +151,7 @@ def false_alarms(found: Mapping[tuple[str, str, int], _Piece], config: SpikesCon
 def _leads(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig) -> StudyTable:
     rows: list[list[Any]] = []
     for name in (*config.broken, *config.slow):
-        case, pieces = (BROKEN | SLOW)[name], [piece for key, piece in found.items() if key[1] == name]
+        case, pieces = CASES[name], [piece for key, piece in found.items() if key[1] == name]
         if case.from_start:
             continue
         leads = sorted(lead for piece in pieces if (lead := lead_updates(piece)) is not None)
@@ -167,13 +164,10 @@ def _leads(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig) -
     each = 10_000 * alarms["false_alarms"] / max(1, alarms["healthy_updates"])
     return StudyTable(
         title=f"Warnings while the training goes on, and {each:.1f} false alarms per 10,000 healthy updates",
-        columns=[
-            "broken",
-            "warned",
-            "updates after the break, at most",
-            "the loss left its course",
-            "so many updates after the warning",
-        ],
+        columns=(
+            *("broken", "warned", "updates after the break, at most"),
+            *("the loss left its course", "so many updates after the warning"),
+        ),
         rows=rows,
     )
 
@@ -182,17 +176,14 @@ def _row(key: tuple[str, str, int], piece: _Piece) -> dict[str, Any]:
     loop, name, seed = key
     first = piece["episodes"][0] if piece["episodes"] else {}
     return {
-        "training": (BROKEN | SLOW | HEALTHY)[name].words,
+        "training": CASES[name].words,
         "loop": loop,
         "seed": seed,
         "broken_at": piece["onset"],
         "onset": first.get("onset"),
         "warned_at": None if piece["onset"] is None else first_warning(piece),
         "loss_left_at": piece["loss_left"],
-        "cause": first.get("cause"),
-        "place": first.get("place"),
-        "loss_before": first.get("loss_before"),
-        "loss_worst": first.get("loss_worst"),
+        **{key: first.get(key) for key in ("cause", "place", "loss_before", "loss_worst")},
     }
 
 

@@ -17,7 +17,7 @@ def found() -> dict[str, PlacementResults]:
 
 
 def rows(found: dict[str, PlacementResults], name: str, folder: str) -> list[tuple[str, str]]:
-    return [(r.what, r.found) for (_, of), rows in found[name].rows.items() if of == folder for r in rows]
+    return [row for (_, of), rows in found[name].rows.items() if of == folder for row in rows]
 
 
 def test_a_comparison_gives_the_mean_over_seeds_beside_the_baseline(found):
