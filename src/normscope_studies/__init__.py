@@ -1,1 +1,1 @@
-"""The paper's experiments and ours: each module with an ABOUT is a study, and none is imported by the tool."""
+"""The paper's experiments and ours: each module with a STUDY is one, and none is imported by the tool."""

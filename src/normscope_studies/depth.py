@@ -13,19 +13,11 @@ from normscope.report.chart import Panel
 from normscope.report.words import counted
 
 from .engine.checks import check_least, settings_but, settings_of
-from .engine.discovery import About
 from .engine.figures import line
 from .engine.page import Findings, StudyFigure, StudyTable, table
 from .engine.pieces import Pieces, plain
 from .engine.study import Study, scales
 from .theory import simulation
-
-ABOUT = About(
-    title="The hidden state over depth at initialisation",
-    question="How large is the hidden state after every block, a thousand blocks deep, before any training: what "
-    "grows, what stays, what falls?",
-    help="How large is the hidden state, 1,000 blocks deep?",
-)
 
 _EVERY_DEPTH_UP_TO, _DEPTHS_A_DECADE = 20, 20
 
@@ -260,7 +252,10 @@ def _conditions(config: _DepthConfig) -> dict[str, str]:
 
 
 STUDY = Study(
-    about=ABOUT,
+    title="The hidden state over depth at initialisation",
+    question="How large is the hidden state after every block, a thousand blocks deep, before any training: what "
+    "grows, what stays, what falls?",
+    help="How large is the hidden state, 1,000 blocks deep?",
     scales=scales(_DepthConfig, smoke={"blocks": 40, "seeds": 2}, paper={"width": 512, "ffn_width": 2048, "heads": 8}),
     run=run,
 )

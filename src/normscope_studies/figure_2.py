@@ -10,7 +10,6 @@ from normscope.measure import Estimate
 from normscope.report.words import number
 
 from .engine.claims import claim, judged
-from .engine.discovery import About
 from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Study
@@ -18,14 +17,6 @@ from .translation.config import OPTIMIZERS, TranslationArm
 from .translation.figure_2 import PAPERS_SCHEDULE, SCALES, Figure2Config, RateGroup
 from .translation.page import epochs_figure, findings, plain, rates_figure, with_caveat
 from .translation.runs import Trained, less, trained
-
-ABOUT = About(
-    title="Post-LN with and without warm-up, under Adam and SGD: the paper's Figure 2",
-    question="Is warm-up essential for Post-LN, under Adam and under SGD, how much does its length matter, and how "
-    "much of what it does is the learning rate that the paper's schedule takes away with it?",
-    help="The paper's Figure 2: does Post-LN need warm-up?",
-)
-
 
 PUBLISHED_BLEU = {"Adam without warm-up": 8.45, "T = 500 at 5e-4": 31.16, "T = 500 at 1e-3": 2.77, "T = 4000": 34.0}
 """Section 3.2; the last is "around 34"."""
@@ -253,4 +244,11 @@ def _data(group: RateGroup, found: Trained) -> dict[str, Any]:
     }
 
 
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+STUDY = Study(
+    title="Post-LN with and without warm-up, under Adam and SGD: the paper's Figure 2",
+    question="Is warm-up essential for Post-LN, under Adam and under SGD, how much does its length matter, and how "
+    "much of what it does is the learning rate that the paper's schedule takes away with it?",
+    help="The paper's Figure 2: does Post-LN need warm-up?",
+    scales=SCALES,
+    run=run,
+)

@@ -11,7 +11,6 @@ from normscope.measure import Estimate
 from normscope.report.words import number
 
 from .engine.claims import around, claim
-from .engine.discovery import About
 from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Study
@@ -19,14 +18,6 @@ from .translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, Translation
 from .translation.figure_4 import PAPER_S, SCALES, TITLES, Figure4Config, Pairing
 from .translation.page import epochs_figure, findings, plain, rates_figure, with_caveat
 from .translation.runs import Trained, less, sooner, trained
-
-ABOUT = About(
-    title="Pre-LN without warm-up beside Post-LN with it: the paper's Figure 4",
-    question="Is Pre-LN without warm-up as good as Post-LN with it, does it learn faster at the same rate, and does "
-    "the placement matter more than the choice of Adam or RAdam?",
-    help="The paper's Figure 4: can Pre-LN skip warm-up?",
-)
-
 
 PUBLISHED_SHARE = 9 / 15
 """The 9th checkpoint of Pre-LN is as good as the 15th of Post-LN."""
@@ -337,4 +328,11 @@ def _data(config: Figure4Config, found: Trained) -> dict[str, Any]:
     }
 
 
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+STUDY = Study(
+    title="Pre-LN without warm-up beside Post-LN with it: the paper's Figure 4",
+    question="Is Pre-LN without warm-up as good as Post-LN with it, does it learn faster at the same rate, and does "
+    "the placement matter more than the choice of Adam or RAdam?",
+    help="The paper's Figure 4: can Pre-LN skip warm-up?",
+    scales=SCALES,
+    run=run,
+)

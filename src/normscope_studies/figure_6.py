@@ -8,7 +8,6 @@ from normscope.optim import ScheduleConfig
 from normscope.report.words import number
 
 from .engine.claims import claim
-from .engine.discovery import About
 from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Study
@@ -16,12 +15,6 @@ from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, Translatio
 from .translation.page import epochs_figure, findings, with_caveat
 from .translation.runs import Trained, less, trained
 
-ABOUT = About(
-    title="A small fixed rate in place of warm-up: the paper's Figure 6",
-    question="Does Post-LN without warm-up learn at a small fixed rate, and is that as good as a large rate with "
-    "warm-up?",
-    help="The paper's Figure 6: does a small fixed rate do?",
-)
 _SOURCE = "Xiong et al. 2020, appendix H and figure 6"
 _OURS = "not in the paper, whose large rate without warm-up hardly has a rate"
 
@@ -153,4 +146,11 @@ def run(config: _Figure6Config, pieces: Pieces) -> Findings:
 SCALES = figure_scales(
     _Figure6Config, smoke={"small_epochs": 3}, paper={"peak_lr": PAPER_ADAM_LRS[-1], "small_lr": 1e-4}
 )
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+STUDY = Study(
+    title="A small fixed rate in place of warm-up: the paper's Figure 6",
+    question="Does Post-LN without warm-up learn at a small fixed rate, and is that as good as a large rate with "
+    "warm-up?",
+    help="The paper's Figure 6: does a small fixed rate do?",
+    scales=SCALES,
+    run=run,
+)

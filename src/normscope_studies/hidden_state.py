@@ -15,19 +15,11 @@ from normscope.theory.predict import ModelSetting, predict
 
 from .engine.checks import check_least, check_positive
 from .engine.claims import Compared, as_data, foretold, mean_over_draws, root_mean_square, spread_of
-from .engine.discovery import About
 from .engine.figures import beside_prediction, measured
 from .engine.page import Claim, Findings, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Study, scales
 from .theory import simulation
-
-ABOUT = About(
-    title="The hidden state over depth, predicted and measured",
-    question="How large is the hidden state after each block at initialisation, and do the formulas alone predict it? "
-    "For every placement; for eight of them the gradients too.",
-    help="Do formulas predict the hidden state over depth?",
-)
 
 MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}
 """Matrices whose gradients are compared, with how they are printed."""
@@ -306,7 +298,10 @@ def _each_curve(curves: _PlacementCurves, value: Callable[[Compared], Any], only
 
 
 STUDY = Study(
-    about=ABOUT,
+    title="The hidden state over depth, predicted and measured",
+    question="How large is the hidden state after each block at initialisation, and do the formulas alone predict it? "
+    "For every placement; for eight of them the gradients too.",
+    help="Do formulas predict the hidden state over depth?",
     scales=scales(
         _HiddenStateConfig,
         smoke={

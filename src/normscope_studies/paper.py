@@ -16,17 +16,10 @@ from normscope.limits.reading import read_json
 from normscope.report.words import Tone
 
 from .engine.checks import check_least, settings_of
-from .engine.discovery import About
 from .engine.page import Findings, Link, Marked, StudyTable, TableCell
 from .engine.pieces import Pieces
 from .engine.study import Study, scales
 
-ABOUT = About(
-    title="The paper's claims, one by one",
-    question="What does Xiong et al. 2020 claim, where, and with which value; and what came of each claim when a "
-    "study measured it?",
-    help="What came of every claim of the paper?",
-)
 NOT_RUN = "not run"
 _FILE = Path(__file__).with_name("paper.toml")
 
@@ -309,4 +302,11 @@ def _counted_line(row: _ClaimRow) -> str:
     return f"{one.place}: {row.verdict_words}\n  claim:    {one.statement} [{one.published}]\n{ours}"
 
 
-STUDY = Study(about=ABOUT, scales=scales(_PaperConfig, smoke={"claims": 3}, paper={}), run=run)
+STUDY = Study(
+    title="The paper's claims, one by one",
+    question="What does Xiong et al. 2020 claim, where, and with which value; and what came of each claim when a "
+    "study measured it?",
+    help="What came of every claim of the paper?",
+    scales=scales(_PaperConfig, smoke={"claims": 3}, paper={}),
+    run=run,
+)

@@ -60,8 +60,8 @@ def test_a_study_from_the_command_line(study, tmp_path: Path, name: str):
 def test_every_verb_has_its_study(name: str):
     study = studies()[name].load()
     assert set(study.scales) == {"smoke", "cpu", "paper"}
-    assert study.about.title
-    assert study.about.question.endswith((".", "?"))
+    assert study.title
+    assert study.question.endswith((".", "?"))
 
 
 def test_every_folder_and_every_file_with_a_study_is_found():

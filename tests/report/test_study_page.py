@@ -7,7 +7,6 @@ import pytest
 
 from normscope.evidence.judging import Verdict
 from normscope.report.svg import HUES
-from normscope_studies.engine.discovery import About
 from normscope_studies.engine.page import (
     Claim,
     Findings,
@@ -36,7 +35,6 @@ def claim(name: str, verdict: Verdict, conditions: str = "") -> Claim:
     )
 
 
-ABOUT = About(title="A study & its title", question="Is x < y?", help="Small?")
 FOUND = Findings(
     conditions={"Logarithm": "natural", "Seeds": "3"},
     claims=[
@@ -53,6 +51,8 @@ FOUND = Findings(
     data={},
 )
 MADE = {
+    "title": "A study & its title",
+    "question": "Is x < y?",
     "created": "2025-01-31T12:00:00Z",
     "made_by": "NormScope 9.9, source abc",
     "caution": "",
@@ -62,7 +62,7 @@ MADE = {
 
 
 def page(caution: str = "", **changes: object) -> str:
-    return render_study(ABOUT, replace(FOUND, **changes), MADE | {"caution": caution})
+    return render_study(replace(FOUND, **changes), MADE | {"caution": caution})
 
 
 def test_verdicts_stand_first_and_again_beside_what_was_found():
@@ -118,7 +118,7 @@ def test_the_same_contents_give_the_same_bytes_and_no_table_no_section(tmp_path)
 
 
 def test_files(tmp_path):
-    file = write_study(ABOUT, FOUND, MADE, tmp_path)
+    file = write_study(FOUND, MADE, tmp_path)
     assert file.read_text(encoding="utf-8") == page()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one_thing.svg", "other.svg", "report.html"]
     assert (tmp_path / "other.svg").read_text(encoding="utf-8") == SVG

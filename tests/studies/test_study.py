@@ -11,7 +11,6 @@ import pytest
 from normscope.errors import UserError
 from normscope.evidence.judging import Verdict
 from normscope_studies.engine import pieces as pieces_module
-from normscope_studies.engine.discovery import About
 from normscope_studies.engine.page import Claim, Findings, StudyFigure, StudyTable
 from normscope_studies.engine.pieces import Pieces, as_json, plain
 from normscope_studies.engine.study import Study, configured, run_study
@@ -53,7 +52,9 @@ def run(config: DiceConfig, pieces: Pieces) -> Findings:
 
 
 DICE = Study(
-    about=About(title="Dice", question="How many?", help="Dice."),
+    title="Dice",
+    question="How many?",
+    help="Dice.",
     scales={"smoke": DiceConfig(), "cpu": DiceConfig(throws=9)},
     run=run,
 )

@@ -70,7 +70,7 @@ def _studies() -> dict[str, Any]:
 for _name, _listed in _studies().items():
     study_app.command(
         _name,
-        help=f"{_listed.about.help}\n\n{_listed.about.question}\n\n"
+        help=f"{_listed.help}\n\n{_listed.question}\n\n"
         "What the folder holds already is not measured again.\n\n"
         f"For example:\n\n\b\n  normscope study {_name} --scale smoke",
     )(_verb(_name, _listed))

@@ -15,7 +15,6 @@ from normscope.optim import OPTIMIZERS
 from normscope.report.words import percentage
 
 from ..engine.claims import judged
-from ..engine.discovery import About
 from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Study, scales
@@ -27,13 +26,6 @@ from .page import NORMED, Advised, by_warmup, data, figures, lost_by_usual_warmu
 from .rules import Looked, NamedRate
 from .tasks import MASKED, VALID_TOKENS, task_of
 from .training import installed, train_package
-
-ABOUT = About(
-    title="Advice: which learning rate is best?",
-    question="What does a training under a schedule lose at the rate that known rates or another rule name, "
-    "and how does the best rate move with the length of the training and with its warm-up?",
-    help="What does our advice on learning rates cost?",
-)
 
 ALL_RUNGS, THREE = "all rungs of the ladder", "half the naive rate, it and twice it"
 
@@ -290,4 +282,11 @@ SCALES = scales(
     smoke={"cases": _SMALL, "horizons": (60, 30), "range_test_updates": 30, "warmup_shares": (0.0, 0.05)},
     paper={"cases": tuple(cases()), "horizons": (4_000, 1_000, 16_000, 64_000)},
 )
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+STUDY = Study(
+    title="Advice: which learning rate is best?",
+    question="What does a training under a schedule lose at the rate that known rates or another rule name, "
+    "and how does the best rate move with the length of the training and with its warm-up?",
+    help="What does our advice on learning rates cost?",
+    scales=SCALES,
+    run=run,
+)

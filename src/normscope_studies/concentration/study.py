@@ -19,20 +19,12 @@ from normscope.report.chart import Panel
 
 from ..engine.checks import settings_but, settings_of
 from ..engine.claims import judged
-from ..engine.discovery import About
 from ..engine.figures import line, measured
 from ..engine.page import Claim, Findings, StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from ..theory import corrected, paper
 from .measure import STACKS, ConcentrationConfig, Quantity, gaussians, measure_model
-
-ABOUT = About(
-    title="Concentration of squared norms",
-    question="The paper reports that the norm of hidden states at initialisation is (0.1, 0.125)-bounded, and builds "
-    "Theorem 1 on it. Is it, and does the theorem's probability follow?",
-    help="Are squared norms of hidden states near their mean?",
-)
 
 _Concentrations = dict[str, dict[Quantity, list[dict[str, Estimate]]]]
 """Of one placement: by stack, quantity, depth, and what `summarised` names."""
@@ -373,4 +365,11 @@ _SMOKE = {
     **{"seeds": 2, "vectors": 500},
 }
 _PAPER = {"toy_pairs": 50_000, "batches": 100, "seeds": 10, "vectors": 200_000}
-STUDY = Study(about=ABOUT, scales=scales(ConcentrationConfig, smoke=_SMOKE, paper=_PAPER), run=run)
+STUDY = Study(
+    title="Concentration of squared norms",
+    question="The paper reports that the norm of hidden states at initialisation is (0.1, 0.125)-bounded, and builds "
+    "Theorem 1 on it. Is it, and does the theorem's probability follow?",
+    help="Are squared norms of hidden states near their mean?",
+    scales=scales(ConcentrationConfig, smoke=_SMOKE, paper=_PAPER),
+    run=run,
+)

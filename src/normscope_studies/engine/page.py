@@ -15,8 +15,6 @@ from normscope.report.explorer import environment, scripted
 from normscope.report.svg import inlined
 from normscope.report.words import Tone, significant
 
-from .discovery import About
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
@@ -123,11 +121,11 @@ class Findings:
     """For the terminal, in place of claims where a study makes none."""
 
 
-def render_study(about: About, found: Findings, made: Mapping[str, Any]) -> str:
+def render_study(found: Findings, made: Mapping[str, Any]) -> str:
     """The page as text; the same contents give the same bytes.
 
-    made: `created` and `made_by` which program; `caution`, what a reader must know before the verdicts, empty where
-    there is nothing; `commands`; `environment`, values by name.
+    made: `title` and `question` of the study; when it was `created` and `made_by` which program; `caution`, what a
+    reader must know before the verdicts, empty where there is nothing; `commands`; `environment`, values by name.
     """
     jinja = environment()
     jinja.filters |= {"cell": cell, "number": is_number, "kind": kind}
@@ -135,7 +133,6 @@ def render_study(about: About, found: Findings, made: Mapping[str, Any]) -> str:
     pictures = [inlined(figure.svg, name) for figure, name in zip(found.figures, names, strict=True)]
     explored = {name: figure.panels for name, figure in zip(names, found.figures, strict=True)}
     return jinja.get_template("study.html.j2").render(
-        about=about,
         s=found,
         made=made,
         tally=tally(claim.verdict for claim in found.claims),
@@ -145,12 +142,12 @@ def render_study(about: About, found: Findings, made: Mapping[str, Any]) -> str:
     )
 
 
-def write_study(about: About, found: Findings, made: Mapping[str, Any], folder: Path) -> Path:
+def write_study(found: Findings, made: Mapping[str, Any], folder: Path) -> Path:
     """Writes `report.html` and every figure's SVG into `folder`, each complete or not at all; returns the page."""
     for figure in found.figures:
         write_over(folder / f"{figure.name}.svg", figure.svg)
     file = folder / "report.html"
-    write_over(file, render_study(about, found, made))
+    write_over(file, render_study(found, made))
     return file
 
 

@@ -19,7 +19,6 @@ from normscope.settings.tables import as_table, put, read_override
 from normscope.settings.validation import validated
 from normscope.train.device import describe
 
-from .discovery import About
 from .page import Findings, write_study
 from .pieces import Pieces, as_json
 
@@ -45,7 +44,11 @@ def scales(
 class Study:
     """A question, the sizes it can be asked at, and what answers it."""
 
-    about: About
+    title: str
+    question: str
+    """One or two sentences."""
+    help: str
+    """For the list of studies: the question in at most 51 characters, a line of 80 columns."""
     scales: Mapping[str, Any]
     """Configurations by name: smoke, cpu and paper."""
     run: Callable[[Any, Pieces], Findings]
@@ -70,7 +73,7 @@ class Study:
         config = configured(self.scales[scale], settings)
         pieces = Pieces(out, watch=watch, say=say, processes=processes)
         found, page = run_study(self, config, pieces, command=command, scale=scale)
-        return [*_lines(self.about.title, found, _caution(scale)), f"page: {page}"]
+        return [*_lines(self.title, found, _caution(scale)), f"page: {page}"]
 
 
 def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale: str = "") -> tuple[Findings, Path]:
@@ -83,7 +86,7 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
         refuse_other_report(pieces.folder)
     found = study.run(config, pieces)
     results = {
-        "title": study.about.title,
+        "title": study.title,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **provenance(PACKAGE),
         "scale": scale,
@@ -97,7 +100,7 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
     }
     with disk_errors(f"writing into {pieces.folder}"):
         write_over(pieces.folder / "results.json", as_json(results))
-        file = write_study(study.about, found, results | {"made_by": _made_by()}, pieces.folder)
+        file = write_study(found, results | {"question": study.question, "made_by": _made_by()}, pieces.folder)
     return found, file
 
 

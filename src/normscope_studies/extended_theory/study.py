@@ -14,7 +14,6 @@ from normscope.placement import named
 from normscope.report.chart import Panel, Series
 
 from ..engine.claims import by_names
-from ..engine.discovery import About
 from ..engine.figures import line, measured
 from ..engine.page import Findings, StudyFigure
 from ..engine.pieces import Pieces
@@ -22,13 +21,6 @@ from ..engine.study import Study, scales
 from ..theory import paper
 from .claims import DECAY, Profile, by_case, claims, first_over_post, over_depth, pre_profile, profile
 from .measure import LETTERS, W2, ExtendedTheoryConfig, measured as measured_norms
-
-ABOUT = About(
-    title="Appendix F: the gradients of the lower layers",
-    question="Does the gradient of Post-LN's lower layers fall exponentially, is Pre-LN's the same in every layer, and "
-    "are all of Pre-LN's parameters normalised by √L?",
-    help="Do lower layers' gradients fall as appendix F says?",
-)
 
 POST, PRE = "post-ln", "pre-ln"
 _CUT = 0.3
@@ -216,4 +208,11 @@ def _conditions(config: ExtendedTheoryConfig) -> dict[str, str]:
 
 
 _SMOKE = {"encoder_depths": (2, 4), "decoder_depths": (2, 3), "width": 16, "seeds": 2, "tokens": 3, "vocabulary": 64}
-STUDY = Study(about=ABOUT, scales=scales(ExtendedTheoryConfig, smoke=_SMOKE, paper={"seeds": 48}), run=run)
+STUDY = Study(
+    title="Appendix F: the gradients of the lower layers",
+    question="Does the gradient of Post-LN's lower layers fall exponentially, is Pre-LN's the same in every layer, and "
+    "are all of Pre-LN's parameters normalised by √L?",
+    help="Do lower layers' gradients fall as appendix F says?",
+    scales=scales(ExtendedTheoryConfig, smoke=_SMOKE, paper={"seeds": 48}),
+    run=run,
+)

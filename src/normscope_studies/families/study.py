@@ -12,20 +12,12 @@ from normscope.report.svg import HUES, INK, house_style, to_svg
 
 from ..engine.checks import check_least, check_positive
 from ..engine.claims import share_claim
-from ..engine.discovery import About
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .judging import HOW_READ, judged_claims, judged_counts, source_wirings, unlike_source, warned
 from .measure import import_packages, looked_at, measured, other_models
 from .small import families
-
-ABOUT = About(
-    title="All model types of transformers, small and untrained",
-    question="Of the model types that the installed transformers has, how many does the doctor diagnose at a small "
-    "size, how many of these does it name, and does it find errors in models that are as their authors meant them?",
-    help="Which models of transformers does the doctor name?",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +198,10 @@ def _conditions(config: _FamiliesConfig, version: str) -> dict[str, str]:
 
 
 STUDY = Study(
-    about=ABOUT,
+    title="All model types of transformers, small and untrained",
+    question="Of the model types that the installed transformers has, how many does the doctor diagnose at a small "
+    "size, how many of these does it name, and does it find errors in models that are as their authors meant them?",
+    help="Which models of transformers does the doctor name?",
     scales=scales(_FamiliesConfig, smoke={"families": ("bert", "gpt2", "t5")}, paper={"limit_seconds": 600.0}),
     run=run,
 )

@@ -14,20 +14,12 @@ from normscope.measure import Estimate
 from normscope.report.words import interval, number, percentage, span
 
 from ..engine.claims import around, claim, shown_factor
-from ..engine.discovery import About
 from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .measure import POST, PRE, PRINTED, Condition, Figure3Config
 from .numbers import PARTS, Figure3Numbers, factor_per_layer, measure, numbers_of
 from .page import PUBLISHED, conditions, data, figures
-
-ABOUT = About(
-    title="Gradients by layer and by depth: the paper's Figure 3",
-    question="How large is the gradient of the feed-forward matrices of Post-LN and Pre-LN, layer by layer and as the "
-    "model grows, on real text? Is it around 1.6 at every depth of Post-LN, and what is left of it after the warm-up?",
-    help="The paper's Figure 3: where are gradients large?",
-)
 
 AROUND = 0.1
 """Relative: "around 1.6" is 1.44 to 1.76, the mean over the depths."""
@@ -222,4 +214,11 @@ SCALES = scales(
 )  # fmt: skip
 """Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper ten trainings
 of 4,000 updates at full size, some 5 hours each on a core and minutes each on an accelerator."""
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+STUDY = Study(
+    title="Gradients by layer and by depth: the paper's Figure 3",
+    question="How large is the gradient of the feed-forward matrices of Post-LN and Pre-LN, layer by layer and as the "
+    "model grows, on real text? Is it around 1.6 at every depth of Post-LN, and what is left of it after the warm-up?",
+    help="The paper's Figure 3: where are gradients large?",
+    scales=SCALES,
+    run=run,
+)

@@ -15,7 +15,6 @@ from normscope.report.chart import Panel
 from normscope.report.words import number, percentage, span
 
 from ..engine.claims import around, by_names, claim, judged, shown_span
-from ..engine.discovery import About
 from ..engine.figures import line, measured
 from ..engine.page import Claim, Findings, StudyFigure
 from ..engine.pieces import Pieces
@@ -23,12 +22,6 @@ from ..engine.study import Study, scales
 from ..theory import corrected, paper
 from . import measure
 from .measure import STEPS, LemmasConfig
-
-ABOUT = About(
-    title="Lemmas 1 to 3 by simulation",
-    question="Do the three lemmas that the paper's theorem rests on hold for stacks as they are drawn, and where not?",
-    help="Do lemmas 1 to 3 of the paper hold in simulation?",
-)
 
 _Estimates = Mapping[str, Estimate]
 """Means over seeds with 95 % intervals, by what was measured: see `study.estimated`."""
@@ -375,4 +368,10 @@ def _conditions(config: LemmasConfig) -> dict[str, str]:
 
 _SMOKE = {"width": 128, "tokens": 64, "blocks": 6, "seeds": 8, "vectors": 200, "singular_width": 16}
 _PAPER = {"width": 1024, "blocks": 48, "seeds": 200, "vectors": 4000}
-STUDY = Study(about=ABOUT, scales=scales(LemmasConfig, smoke=_SMOKE, paper=_PAPER), run=run)
+STUDY = Study(
+    title="Lemmas 1 to 3 by simulation",
+    question="Do the three lemmas that the paper's theorem rests on hold for stacks as they are drawn, and where not?",
+    help="Do lemmas 1 to 3 of the paper hold in simulation?",
+    scales=scales(LemmasConfig, smoke=_SMOKE, paper=_PAPER),
+    run=run,
+)

@@ -18,20 +18,12 @@ from normscope.report.words import counted, joined, percentage
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.claims import claim
-from ..engine.discovery import About
 from ..engine.figures import rates
 from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, machines
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study
 from .config import SCALES, OptimizersConfig, base_config, cells_of
-
-ABOUT = About(
-    title="Placement, optimiser and warm-up, each at its own best rate",
-    question="Which placement needs a learning-rate warm-up under which optimiser, when each has the rate that suits "
-    "it best: in a Llama-like language model, under AdamW, Muon, Lion and SGD with momentum?",
-    help="Which placements need warm-up, by optimiser?",
-)
 
 _OptimizerPairs = Mapping[tuple[str, str, int], WarmupPair]
 """By placement, optimiser and warm-up."""
@@ -321,4 +313,11 @@ def _data(one: Ladder) -> dict[str, Any]:
     }
 
 
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+STUDY = Study(
+    title="Placement, optimiser and warm-up, each at its own best rate",
+    question="Which placement needs a learning-rate warm-up under which optimiser, when each has the rate that suits "
+    "it best: in a Llama-like language model, under AdamW, Muon, Lion and SGD with momentum?",
+    help="Which placements need warm-up, by optimiser?",
+    scales=SCALES,
+    run=run,
+)

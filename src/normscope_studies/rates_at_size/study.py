@@ -13,19 +13,11 @@ from normscope.report.words import learning_rate, percentage
 
 from ..advice.cases import rate_of
 from ..engine.checks import check_different, check_least
-from ..engine.discovery import About
 from ..engine.figures import curves
 from ..engine.page import Findings, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Study, scales
 from .training import PIECES, SizedModel, pair_nats, text_of, train_sized
-
-ABOUT = About(
-    title="Rates of larger models: named, carried from a smaller one, and best",
-    question="What does a training of a model of 6 to 42 million parameters lose at the rate that known rates name, "
-    "and at the best rate of a narrower or shallower model?",
-    help="What do named rates cost larger models?",
-)
 
 _LLAMA = {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8}
 _NARROW = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 8, "num_attention_heads": 2}
@@ -248,4 +240,11 @@ SCALES = scales(
     smoke={"models": _SMALL, "steps": (0, 1), "updates": 20, "processes": 1},
     paper={"updates": 10_000, "steps": (0, 1, -1, 2, -2, 3)},
 )
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+STUDY = Study(
+    title="Rates of larger models: named, carried from a smaller one, and best",
+    question="What does a training of a model of 6 to 42 million parameters lose at the rate that known rates name, "
+    "and at the best rate of a narrower or shallower model?",
+    help="What do named rates cost larger models?",
+    scales=SCALES,
+    run=run,
+)

@@ -12,20 +12,12 @@ from normscope.report.chart import Panel, Series
 
 from ..engine.checks import settings_but
 from ..engine.claims import judged
-from ..engine.discovery import About
 from ..engine.figures import line
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .cases import CASES, SpikesConfig
 from .measure import measured
-
-ABOUT = About(
-    title="Spikes made on purpose",
-    question="Does the doctor find a spike or a plateau in a training's log, date it within five updates, and name the "
-    "sub-layer and the cause; and is it silent about healthy trainings?",
-    help="Does the doctor find spikes made on purpose?",
-)
 
 _Piece = Mapping[str, Any]
 
@@ -207,4 +199,11 @@ _SMOKE = {
     **{"updates": 70, "change_at": 45, "blocks": 2},
 }
 _PAPER = {"seeds": 10, "width": 64, "blocks": 6, "updates": 400, "change_at": 250}
-STUDY = Study(about=ABOUT, scales=scales(SpikesConfig, smoke=_SMOKE, paper=_PAPER), run=run)
+STUDY = Study(
+    title="Spikes made on purpose",
+    question="Does the doctor find a spike or a plateau in a training's log, date it within five updates, and name the "
+    "sub-layer and the cause; and is it silent about healthy trainings?",
+    help="Does the doctor find spikes made on purpose?",
+    scales=scales(SpikesConfig, smoke=_SMOKE, paper=_PAPER),
+    run=run,
+)

@@ -9,20 +9,12 @@ import numpy as np
 from normscope.evidence.estimates import plain_estimate
 from normscope.report.chart import Panel
 
-from ..engine.discovery import About
 from ..engine.figures import line, measured
 from ..engine.page import Findings, StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .claims import LONG, SHORT, SIDES, Half, Sweep, claims
 from .measure import Theorem1Config, sweeps_of_seed
-
-ABOUT = About(
-    title="Theorem 1: the gradient of the last layer",
-    question="How large is the gradient of the last W₂ before the first update, how does it change with depth and "
-    "width, and how near do the paper's bound and the corrected one come to it?",
-    help="How large is the gradient of the last layer's W2?",
-)
 
 _INK, _GREEN, _PINK = -1, 2, 3
 _LINES: dict[str, tuple[str, int]] = {
@@ -160,4 +152,11 @@ _SMOKE = {
     **{"depths": (2, 4, 8), "width": 32, "widths": (16, 32, 64), "blocks": 2},
     **{"seeds": 3, "tokens": 4, "sequences": 2, "vocabulary": 256},
 }
-STUDY = Study(about=ABOUT, scales=scales(Theorem1Config, smoke=_SMOKE, paper={"seeds": 64}), run=run)
+STUDY = Study(
+    title="Theorem 1: the gradient of the last layer",
+    question="How large is the gradient of the last W₂ before the first update, how does it change with depth and "
+    "width, and how near do the paper's bound and the corrected one come to it?",
+    help="How large is the gradient of the last layer's W2?",
+    scales=scales(Theorem1Config, smoke=_SMOKE, paper={"seeds": 64}),
+    run=run,
+)
