@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, cast
 
-from normscope.optim import OPTIMIZERS
 from normscope.optim.optimizers import OptimizerName
 from normscope.optim.schedules import Decay
 from normscope.settings.tables import check_choices
@@ -50,8 +49,6 @@ class AdviceCase:
         check_choices(self)
         if self.blocks < 1 or self.width % HEAD_WIDTH:
             raise ValueError(f"blocks must be at least 1 and width a multiple of 16, got {self.blocks}, {self.width}")
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
         if (self.model in OURS) != (self.placement != ITS_OWN):
             raise ValueError(f"models of ours have a placement and others have their own, got {self.placement!r}")
         if self.length < 4 or self.tokens < self.length:

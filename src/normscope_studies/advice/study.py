@@ -272,13 +272,10 @@ _LONGER = ("decoder, arithmetic, xavier-uniform", "encoder, arithmetic, normal-0
 """Families of which cases are trained for the third horizon on a CPU: those of all would take hours more."""
 
 
-def _cases_on_cpu() -> tuple[AdviceCase, ...]:
-    return tuple(replace(case, reach=min(case.reach, 3 if case.family in _LONGER else 2)) for case in cases())
-
-
+_ON_CPU = tuple(replace(case, reach=min(case.reach, 3 if case.family in _LONGER else 2)) for case in cases())
 SCALES = scales(
     AdviceConfig,
-    every={"cases": _cases_on_cpu(), "warmup_shares": (0.0, 0.01, 0.08)},
+    every={"cases": _ON_CPU, "warmup_shares": (0.0, 0.01, 0.08)},
     smoke={"cases": _SMALL, "horizons": (60, 30), "range_test_updates": 30, "warmup_shares": (0.0, 0.05)},
     paper={"cases": tuple(cases()), "horizons": (4_000, 1_000, 16_000, 64_000)},
 )

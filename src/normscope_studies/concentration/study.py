@@ -1,9 +1,7 @@
 """How tightly squared norms of hidden states lie around their mean: Theorem 1's condition, and what follows from it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from operator import getitem
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +15,7 @@ from normscope.placement import named
 from normscope.placement.printing import formula
 from normscope.report.chart import Panel
 
-from ..engine.checks import settings_but, settings_of
+from ..engine.checks import settings_but
 from ..engine.claims import judged
 from ..engine.figures import line, measured
 from ..engine.page import Claim, Findings, StudyFigure
@@ -324,24 +322,31 @@ def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _mapped(stacks: Mapping[str, Any], of: Callable[[str, Quantity, int, str], Any]) -> dict[str, Any]:
-    """By stack, quantity, depth and number: what `of` says there."""
+def estimated(models: Sequence[Mapping[str, Any]]) -> _Concentrations:
+    """Means over models with 95 % intervals: by stack, quantity, depth and number."""
     return {
         stack: {
-            quantity: [{name: of(stack, quantity, depth, name) for name in one} for depth, one in enumerate(depths)]
-            for quantity, depths in stacks[stack].items()
+            quantity: [
+                {name: estimate([model[stack][quantity][depth][name] for model in models]) for name in numbers}
+                for depth, numbers in enumerate(depths)
+            ]
+            for quantity, depths in models[0][stack].items()
         }
         for stack in STACKS
     }
 
 
-def estimated(models: Sequence[Mapping[str, Any]]) -> _Concentrations:
-    """Means over models with 95 % intervals."""
-    return _mapped(models[0], lambda *where: estimate([reduce(getitem, where, one) for one in models]))
-
-
 def _data(stacks: _Concentrations) -> dict[str, Any]:
-    return _mapped(stacks, lambda *where: settings_of(reduce(getitem, where, stacks), "mean", "half_width"))
+    return {
+        stack: {
+            quantity: [
+                {name: {"mean": one.mean, "half_width": one.half_width} for name, one in numbers.items()}
+                for numbers in depths
+            ]
+            for quantity, depths in of.items()
+        }
+        for stack, of in stacks.items()
+    }
 
 
 def _conditions(config: ConcentrationConfig, tokens: Sequence[Mapping[str, int]]) -> dict[str, str]:

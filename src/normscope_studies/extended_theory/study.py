@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from normscope.evidence.estimates import Floats, estimate, plain_estimate
-from normscope.measure import Estimate
 from normscope.placement import named
 from normscope.report.chart import Panel, Series
 
@@ -151,14 +150,15 @@ def _exponents(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
     """Of the ends' gradients over the number of blocks, as `over_depth` has them."""
     ends = {"first": over_depth(profiles, 0), "last": over_depth(profiles, -1)}
     return [
-        {"placement": profiles[0].placement, "case": case, "block": end, "exponents": _plain(exponents[case])}
+        {
+            "placement": profiles[0].placement,
+            "case": case,
+            "block": end,
+            "exponents": {name: plain_estimate(one) for name, one in by_names(exponents[case], LETTERS).items()},
+        }
         for case in by_case(profiles)
         for end, exponents in ends.items()
     ]
-
-
-def _plain(exponents: Estimate) -> dict[str, Any]:
-    return {name: plain_estimate(one) for name, one in by_names(exponents, LETTERS).items()}
 
 
 def _data(one: Profile) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from normscope.compare.manifest import in_words
-from normscope.evidence.estimates import Floats, estimate, exponent, plain_estimate
+from normscope.evidence.estimates import estimate, exponent, plain_estimate
 from normscope.report.chart import Kind, Panel, Series
 from normscope.report.words import counted
 
@@ -198,15 +198,11 @@ def _layers_data(kinds: dict[str, Layers]) -> dict[str, dict[str, dict[str, Any]
     """matrix -> stack -> kind of norm, over layers."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for matrix, stack in kinds[KINDS[0]]:
+        factor = factor_per_layer(kinds["norm_of_mean"][matrix, stack])
         found.setdefault(matrix, {})[stack] = {
             "norm_of_mean": plain_estimate(estimate(kinds["norm_of_mean"][matrix, stack])),
-            "norm_of_mean_factor_per_layer": _factor(kinds["norm_of_mean"][matrix, stack]),
+            "norm_of_mean_factor_per_layer": {edge: float(np.exp(getattr(factor, edge))) for edge in _EDGES},
             "mean_of_norms": plain_estimate(estimate(kinds["mean_of_norms"][matrix, stack])),
             "noise_taken_off": without_noise(kinds, (matrix, stack)),
         }
     return found
-
-
-def _factor(values_SL: Floats) -> dict[str, float]:
-    found = factor_per_layer(values_SL)
-    return {name: float(np.exp(getattr(found, name))) for name in ("mean", "low", "high")}

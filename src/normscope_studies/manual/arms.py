@@ -1,7 +1,7 @@
 """What the runs of a result say: best rates, who does without warm-up, and who ends lower than Pre-LN."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +103,7 @@ def difference(
         mean, half_width, seeds = float(found.mean), float(found.half_width), found.count
     else:
         mean, half_width, seeds = (stated[0][key] for key in ("mean", "half_width", "seeds"))
-    answer = _RULES[question](mean - half_width, mean + half_width)
+    answer = _answer(question, mean - half_width, mean + half_width)
     unigram = setting.unigram_nats
     has_learned = unigram is None or any(learned(arm.mean, unigram) for arm in (first, second))
     if not has_learned:
@@ -123,19 +123,12 @@ def difference(
     )
 
 
-def _without_warmup(low: float, high: float) -> evidence.Support:
-    """Whether a placement does without, from the interval of the loss without less that with it."""
+def _answer(question: evidence.QuestionName, low: float, high: float) -> evidence.Support:
+    """Whether a loss is lower than another, or a placement does without a warm-up, by a difference's interval."""
     if math.isnan(low):
         return "undecided"
-    return "contradicted" if low > 0 else "supported" if high < evidence.NEEDS_NATS else "undecided"
-
-
-def _lower(low: float, high: float) -> evidence.Support:
-    """Whether a loss is lower than another, from the interval of their difference."""
-    return "supported" if high < 0 else "contradicted" if low > 0 else "undecided"
-
-
-_RULES: Mapping[str, Callable[[float, float], evidence.Support]] = {"no-warmup": _without_warmup, "lower-loss": _lower}
+    below = 0.0 if question == "lower-loss" else evidence.NEEDS_NATS
+    return "contradicted" if low > 0 else "supported" if high < below else "undecided"
 
 
 def own_best(

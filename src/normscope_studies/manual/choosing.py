@@ -114,17 +114,13 @@ def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
     for choice in choices:
         scales = [one.scale for one in choice.measured]
         nearest = next((scale for scale in get_args(SizeClass) if scale in scales), "none")
-        cells = [f"[{choice.case}]({TABLES}#{_anchor(str(choice.case))})", nearest]
+        anchor = re.sub(r"[^\w\- ]", "", str(choice.case).lower()).replace(" ", "-")
+        cells = [f"[{choice.case}]({TABLES}#{anchor})", nearest]
         for answered in choice.answers:
             known = sum(claim.group != "not known" for claim in answered.claims)
             cells.append(f"{len(answered.of('supported'))} of {known}" if known else "not known")
         yield f"| {' | '.join(cells)} |"
     yield ""
-
-
-def _anchor(heading: str) -> str:
-    """The part of a link that leads to a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _by_others(evidence: Evidence) -> Iterator[str]:
