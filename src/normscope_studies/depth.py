@@ -13,8 +13,7 @@ from normscope.report.chart import Panel
 from normscope.report.words import counted
 
 from .engine.checks import check_least, settings_but, settings_of
-from .engine.figures import line
-from .engine.page import Findings, StudyFigure, StudyTable, table
+from .engine.page import Findings, StudyFigure, StudyTable, line, table
 from .engine.pieces import Pieces, plain
 from .engine.study import Study, scales
 from .theory import simulation

@@ -14,9 +14,8 @@ from normscope.report.words import counted
 from normscope.theory.predict import ModelSetting, predict
 
 from .engine.checks import check_least, check_positive
-from .engine.claims import Compared, as_data, foretold, mean_over_draws, root_mean_square, spread_of
-from .engine.figures import beside_prediction, measured
-from .engine.page import Claim, Findings, StudyFigure
+from .engine.claims import Compared, as_data, beside_prediction, foretold, mean_over_draws, root_mean_square, spread_of
+from .engine.page import Claim, Findings, StudyFigure, measured
 from .engine.pieces import Pieces
 from .engine.study import Study, scales
 from .theory import simulation

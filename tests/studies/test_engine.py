@@ -10,9 +10,17 @@ import pytest
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.measure import Estimate
 from normscope_studies.engine import checks
-from normscope_studies.engine.claims import around, claim, foretold, listed, mean_over_draws, shown_span, spread_of
-from normscope_studies.engine.figures import beside_prediction, curves, line, scatter
-from normscope_studies.engine.page import Claim, table
+from normscope_studies.engine.claims import (
+    around,
+    beside_prediction,
+    claim,
+    foretold,
+    listed,
+    mean_over_draws,
+    shown_span,
+    spread_of,
+)
+from normscope_studies.engine.page import Claim, curves, line, scatter, table
 from normscope_studies.engine.pieces import Pieces
 
 NEAR, ABOVE, BELOW = (estimate([mean - 0.01, mean, mean + 0.01]) for mean in (0.0, 0.5, -0.5))

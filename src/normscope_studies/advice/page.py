@@ -6,8 +6,7 @@ from typing import Any
 
 from normscope.report.chart import Panel
 
-from ..engine.figures import line, measured, scatter
-from ..engine.page import StudyFigure, StudyTable, table
+from ..engine.page import StudyFigure, StudyTable, line, measured, scatter, table
 from .cases import AdviceCase, rate_of
 from .ladder import Ladder
 from .rules import NAIVE, OFF, WAYS, Looked, Moved, Named, NamedRate, less_than, off_by, quantile_of

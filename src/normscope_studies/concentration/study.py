@@ -17,8 +17,7 @@ from normscope.report.chart import Panel
 
 from ..engine.checks import settings_but
 from ..engine.claims import judged
-from ..engine.figures import line, measured
-from ..engine.page import Claim, Findings, StudyFigure
+from ..engine.page import Claim, Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from ..theory import corrected, paper

@@ -15,9 +15,10 @@ from normscope.evidence.estimates import part, proportion, with_interval
 from normscope.evidence.judging import Answer, all_hold, answers, between, conditions_of, verdict_of
 from normscope.measure import Estimate
 from normscope.measure.statistics import t_quantile
+from normscope.report.chart import Series
 from normscope.report.words import number, span
 
-from .page import Claim
+from .page import Claim, line, measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +135,15 @@ def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float,
         beyond=beyond,
         undecided=undecided,
     )
+
+
+def beside_prediction(label: str, hue: int, curve: Compared, *, first: int = 0) -> list[Series]:
+    """What was measured over draws, in a band of two standard errors, and its prediction; first: what x starts at."""
+    x = range(first, first + len(curve.measured))
+    return [
+        measured(f"{label}, measured", hue, x, curve.measured, 2 * curve.error),
+        line(f"{label}, predicted", "predicted", hue, x, curve.predicted),
+    ]
 
 
 def as_data(curve: Compared) -> dict[str, Any]:

@@ -1,15 +1,21 @@
-"""What the page of a study shows, as plain values, and the page: verdicts first, then pictures, tables, conditions."""
+"""What the page of a study shows, as plain values, and the page: verdicts first, then pictures, tables, conditions.
+
+Pictures are curves by arm with a band, or points; any other is panels of one's own.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Verdict, tally
 from normscope.files import write_over
 from normscope.measure import Estimate
-from normscope.report.chart import Panel
+from normscope.report.chart import Kind, Panel, Series
 from normscope.report.chart_svg import panels_svg
 from normscope.report.explorer import environment, scripted
 from normscope.report.svg import inlined
@@ -57,6 +63,76 @@ class StudyFigure:
         """Curves, drawn and to be explored; told: its title for those who cannot see it, if another."""
         svg = panels_svg(panels, title=told or title)
         return cls(name=name, title=title, caption=caption, svg=svg, wide=wide, panels=tuple(panels))
+
+
+def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike) -> Series:
+    """Points at the means, in a band of mean ± half width; all (X,)."""
+    places, y, half = _floats(x), _floats(mean), _floats(half_width)
+    low, high = ([value + sign * by for value, by in zip(y, half, strict=True)] for sign in (-1, 1))
+    return Series(label=label, kind="measured", hue=hue, x=places, y=y, low=low, high=high)
+
+
+def ranged(label: str, hue: int, x: Sequence[float], rows: Sequence[Sequence[float]]) -> Series:
+    """Points at the means over rows of one a seed, (S, X), in a band from the lowest to the highest."""
+    columns = list(zip(*rows, strict=True))
+    return Series(
+        label=label,
+        kind="measured",
+        hue=hue,
+        x=list(x)[: len(columns)],
+        y=[sum(column) / len(column) for column in columns],
+        low=[min(column) for column in columns],
+        high=[max(column) for column in columns],
+    )
+
+
+def line(label: str, kind: Kind, hue: int, x: ArrayLike, y: ArrayLike | float) -> Series:
+    """y: (X,), or one value for all places."""
+    places = _floats(x)
+    values = [float(y)] * len(places) if isinstance(y, int | float) else _floats(y)
+    return Series(label=label, kind=kind, hue=hue, x=places, y=values)
+
+
+def curves(
+    title: str,
+    arms: Mapping[str, Sequence[Sequence[float]]],
+    *,
+    x: Sequence[float],
+    xlabel: str,
+    ylabel: str,
+    hues: Mapping[str, int] | None = None,
+    beside: Sequence[Series] = (),
+    **axes: Any,
+) -> Panel:
+    """A curve for each arm, from rows of one a seed, (S, X): the mean in the range of the seeds.
+
+    hues: by label; without any the arms are counted. beside: drawn first, such as what was predicted. axes: as `Panel`
+    has them.
+    """
+    hues = hues or {label: hue for hue, label in enumerate(arms)}
+    series = [*beside, *(ranged(label, hues[label], x, rows) for label, rows in arms.items())]
+    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
+
+
+def scatter(
+    title: str,
+    points: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    beside: Sequence[Series] = (),
+    **axes: Any,
+) -> Panel:
+    """Points (x, y) by the label of their hue; beside: drawn first, such as the line on which they would lie."""
+    series = [
+        Series(label=label, kind="points", hue=hue, x=[x for x, _ in places], y=[y for _, y in places])
+        for hue, (label, places) in enumerate(points.items())
+    ]
+    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=[*beside, *series], **axes)
+
+
+def _floats(values: ArrayLike) -> list[float]:
+    return [float(value) for value in np.asarray(values, dtype=np.float64)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from normscope.placement import named
 from normscope.report.chart import Panel, Series
 
 from ..engine.claims import by_names
-from ..engine.figures import line, measured
-from ..engine.page import Findings, StudyFigure
+from ..engine.page import Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from ..theory import paper

@@ -15,8 +15,7 @@ from normscope.report.chart import Panel
 from normscope.report.words import number, percentage, span
 
 from ..engine.claims import around, by_names, claim, judged, shown_span
-from ..engine.figures import line, measured
-from ..engine.page import Claim, Findings, StudyFigure
+from ..engine.page import Claim, Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from ..theory import corrected, paper

@@ -14,13 +14,13 @@ from normscope.compare.manifest import in_words, sources
 from normscope.evidence.estimates import plain_estimate, with_interval
 from normscope.evidence.judging import LEARNED_NATS, holm, learned
 from normscope.placement import named
+from normscope.report.chart import Panel
 from normscope.report.words import counted, joined, percentage
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.claims import claim
-from ..engine.figures import rates
 from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, machines
-from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
+from ..engine.page import Claim, Findings, StudyFigure, StudyTable, ranged, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study
 from .config import SCALES, OptimizersConfig, base_config, cells_of
@@ -226,6 +226,12 @@ _ENDS: Mapping[str, Callable[[Ladder], Any]] = {
     "lost": lambda one: one.lost,
 }
 """What a table says of each ladder."""
+
+
+def rates(title: str, ladders: Mapping[str, Ladder]) -> Panel:
+    """The last loss over the rate of every ladder: mean over its seeds, with their range."""
+    series = [ranged(label, hue, one.peak_lrs, one.nats) for hue, (label, one) in enumerate(ladders.items())]
+    return Panel(title=title, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
 
 
 def _words(config: OptimizersConfig) -> tuple[str, ...]:

@@ -13,8 +13,7 @@ from normscope.report.words import learning_rate, percentage
 
 from ..advice.cases import rate_of
 from ..engine.checks import check_different, check_least
-from ..engine.figures import curves
-from ..engine.page import Findings, StudyFigure, StudyTable, table
+from ..engine.page import Findings, StudyFigure, StudyTable, curves, table
 from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Study, scales
 from .training import PIECES, SizedModel, pair_nats, text_of, train_sized

@@ -12,8 +12,7 @@ from normscope.report.chart import Panel, Series
 
 from ..engine.checks import settings_but
 from ..engine.claims import judged
-from ..engine.figures import line
-from ..engine.page import Claim, Findings, StudyFigure, StudyTable
+from ..engine.page import Claim, Findings, StudyFigure, StudyTable, line
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .cases import CASES, SpikesConfig

@@ -9,8 +9,7 @@ import numpy as np
 from normscope.evidence.estimates import plain_estimate
 from normscope.report.chart import Panel
 
-from ..engine.figures import line, measured
-from ..engine.page import Findings, StudyFigure
+from ..engine.page import Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .claims import LONG, SHORT, SIDES, Half, Sweep, claims

@@ -11,8 +11,7 @@ from normscope.measure import Estimate
 from normscope.report.chart import Panel
 from normscope.report.words import counted
 
-from ..engine.figures import curves, line, ranged
-from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
+from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, line, ranged, table
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig, TranslationArm
 from .runs import Trained
 
