@@ -308,7 +308,7 @@ def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure,
         raise failure
 
     owner, name = {
-        "tokenise": (work, "write_part"),
+        "tokenise": (preparation, "write_atomically"),
         "learn": (Vocabulary, "of_counts"),
         "encode": (TokenWriter, "append"),
         "manifest": (preparation, "write_manifest"),

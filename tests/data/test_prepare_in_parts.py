@@ -1,6 +1,5 @@
 """Preparations in parts: the same bytes for any number and size of parts, processes and kills."""
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -120,10 +119,3 @@ def test_a_vocabulary_is_the_same_in_whatever_order_words_were_counted() -> None
     counts = {word: " ".join(lines).split().count(word) for line in reversed(lines) for word in line.split()}
     forwards = Counter(word for line in lines for word in line.split())
     assert Vocabulary.of_counts(forwards, 60).to_json() == Vocabulary.of_counts(counts, 60).to_json()
-
-
-def test_a_part_appears_under_its_name_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda number: (_ for _ in ()).throw(OSError(5, "failing")))
-    with pytest.raises(OSError, match="failing"):
-        work.write_part(tmp_path / "part", b"half")
-    assert [path.name for path in tmp_path.iterdir()] == [".unfinished-part"]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from ..files import disk_errors, recover, resumable_folder, whole_folder
+from ..files import disk_errors, recover, resumable_folder, whole_folder, write_atomically
 from ..limits.ours import refuse_inside
 from . import work
 from .folder import TokenWriter, listed_files, write_manifest
@@ -188,7 +188,8 @@ def read_parts(
         raw = _cut(folder, splits, characters, share)
         for (name, split, known), content in work.in_order(partial(_read, read), raw, processes=processes):
             if content:
-                work.write_part(folder / name, content)
+                # By this process alone: others may live a moment longer than it when it is killed.
+                write_atomically(folder / name, content)
             noted.append([name, split, known])
             progress(known)
         work.note_parts(folder, noted)
@@ -279,7 +280,8 @@ def _encode(
     missing = [part for part in parts if not part.ids.exists()]
     encoded = zip(missing, work.in_order(partial(_packed, encode), missing, processes=processes), strict=True)
     for done, (part, content) in enumerate(encoded, 1 + len(parts) - len(missing)):
-        work.replace_part(part.path, part.ids, content)
+        write_atomically(part.ids, content)
+        part.path.unlink(missing_ok=True)  # it is not needed any more
         progress(done)
 
 

@@ -5,7 +5,7 @@ Columns are read with pyarrow, a few rows at a time.
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -79,10 +79,13 @@ def _texts(
 def _column(batch: Any, field: str) -> Any:
     from pyarrow import compute
 
-    if field in batch.schema.names:
-        return batch.column(field)
-    name, _, inner = field.partition(".")
-    return compute.struct_field(batch.column(name), inner.split("."))
+    name, *inner = _keys(batch.schema.names, field)
+    return compute.struct_field(batch.column(name), inner) if inner else batch.column(name)
+
+
+def _keys(names: Collection[str], field: str) -> list[str]:
+    """A field by the names of columns or keys within one another; a name may have dots itself."""
+    return [field] if field in names else field.split(".")
 
 
 def _check_field(path: Path, schema: Any, field: str, arrow: Any) -> None:
@@ -103,11 +106,9 @@ def _check_field(path: Path, schema: Any, field: str, arrow: Any) -> None:
 
 
 def _type_of(schema: Any, field: str, arrow: Any) -> Any:
-    if field in schema.names:
-        return schema.field(field).type
-    name, *parts = field.split(".")
+    name, *inner = _keys(schema.names, field)
     found: Any = schema.field(name).type if name in schema.names else None
-    for part in parts:
+    for part in inner:
         if found is None or not arrow.types.is_struct(found) or found.get_field_index(part) < 0:
             return None
         found = found.field(part).type
@@ -162,10 +163,8 @@ _ABSENT = object()
 
 
 def _found(record: Mapping[str, Any], field: str) -> Any:
-    if field in record:
-        return record[field]
     value: Any = record
-    for part in field.split("."):
+    for part in _keys(record, field):
         if not isinstance(value, Mapping) or part not in value:
             return _ABSENT
         value = value[part]

@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.trainers import BpeTrainer
 
 from ..errors import UserError
 from ..limits.reading import read_text
@@ -64,6 +67,33 @@ def most_frequent(counts: Counter[str]) -> Counter[str]:
 def counted_every(words: int) -> int:
     """n, where every n-th part of a text of so many words is counted; 1 for all."""
     return max(1, -(-words // MOST_LEARNED_FROM))
+
+
+_MIN_PAIR_COUNT = 2  # as subword-nmt's learn_bpe, which the paper's recipe uses: a merge seen once is a memorised word
+
+
+def trained(model: BPE, texts: Iterator[str], size: int, special: list[str], **settings: Any) -> Tokenizer:
+    """A tokenizer of words between blanks, with merges learned from texts: of `size` entries, or as many as they give.
+
+    special: the first entries, which are not merged. settings: others of `BpeTrainer`.
+    """
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    trainer = BpeTrainer(
+        vocab_size=size, min_frequency=_MIN_PAIR_COUNT, special_tokens=special, show_progress=False, **settings
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def refuse_fewer(tokenizer: Tokenizer, size: int) -> None:
+    """Raise UserError where the text has not given `size` entries."""
+    largest = tokenizer.get_vocab_size()
+    if largest < size:
+        raise UserError(
+            f"vocabulary size {size} is more than this text allows: at most {largest} entries can be learned from it; "
+            f"ask for {largest} or fewer, or give more text"
+        )
 
 
 class TokenizerFile(ABC):

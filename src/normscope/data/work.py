@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UserError
-from ..files import UNFINISHED, sync, write_atomically
+from ..files import write_atomically
 from ..limits.ours import SealedJson
 
 PART_CHARACTERS = 2**22
@@ -65,26 +65,6 @@ def _note(key: str) -> dict[str, Any]:
     return {"key": key, "made_with": {name: version(name) for name in _MADE_WITH}}
 
 
-def write_part(path: Path, content: bytes) -> None:
-    """Write a file that is under its name only when all of it is on the disk.
-
-    Only the process that holds the folder does so: others may live a moment longer than it when it is killed.
-    """
-    temporary = path.with_name(UNFINISHED + path.name)
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def replace_part(old: Path, new: Path, content: bytes) -> None:
-    """Write a part that is made of another one, which is not needed any more."""
-    write_part(new, content)
-    sync(new.parent)  # its name is on the disk before the other is gone
-    old.unlink(missing_ok=True)
-
-
 def cut(items: Iterable[_Item], characters: Callable[[_Item], int], *, share: int = 1) -> Iterator[list[_Item]]:
     """The items in parts of at least `PART_CHARACTERS`, as few of them as that takes; the last may be shorter.
 
@@ -104,15 +84,11 @@ def cut(items: Iterable[_Item], characters: Callable[[_Item], int], *, share: in
 def noted_parts(folder: Path) -> list[Any] | None:
     """What `note_parts` was given, or None where not all are made."""
     path = folder / _TABLE
-    if not path.exists():
-        return None
-    parts: list[Any] = _READ.read(path)["parts"]
-    return parts
+    return list(_READ.read(path)["parts"]) if path.exists() else None
 
 
 def note_parts(folder: Path, parts: list[Any]) -> None:
     """Note that all parts are made, and what is known of each."""
-    sync(folder)
     write_atomically(folder / _TABLE, _READ.text({"parts": parts}))
 
 
@@ -157,10 +133,8 @@ def _follow_the_parent() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def watch() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
+    def watch(parent: Any) -> None:
+        parent.join()
+        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, args=[multiprocessing.parent_process()], daemon=True).start()

@@ -62,12 +62,8 @@ def _adapter(made: Any) -> TypeAdapter[Any]:
 
 def _inner(kind: Any) -> Iterator[type[Any]]:
     """Every dataclass that a type holds."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        for field in dataclasses.fields(kind):
-            if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
-                yield field.type
-            yield from _inner(field.type)
-    for part in typing.get_args(kind):
+    held = [field.type for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+    for part in (*held, *typing.get_args(kind)):
         if isinstance(part, type) and dataclasses.is_dataclass(part):
             yield part
         yield from _inner(part)

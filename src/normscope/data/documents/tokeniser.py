@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordPiece
-from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
-from ..words import TokenizerFile, repeated, word_counts
+from ..words import TokenizerFile, refuse_fewer, repeated, trained, word_counts
 
 TokeniserKind = Literal["wordpiece", "bpe"]
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _UNK = SPECIALS[1]
 _CONTINUES = "##"
-_MIN_PAIR_COUNT = 2
 _ALPHABET_SHARE = 8
 """WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each,
 where the words of these characters give enough entries."""
@@ -37,27 +35,11 @@ def steps(kind: TokeniserKind, lowercase: bool) -> tuple[Any, Any]:
     return normalizer, pre_tokenizers.ByteLevel(add_prefix_space=True)
 
 
-def learned(counts: Mapping[str, int], size: int, kind: TokeniserKind, lowercase: bool) -> Tokenizer:
-    """A tokeniser of exactly `size` entries. Raises UserError as `TextTokeniser.learn`."""
-    learn = _learned_wordpiece if kind == "wordpiece" else _learned_bpe
-    tokenizer = learn(counts, size)
-    tokenizer.normalizer, tokenizer.pre_tokenizer = steps(kind, lowercase)
-    return tokenizer
-
-
 def _learned_bpe(counts: Mapping[str, int], size: int) -> Tokenizer:
-    tokenizer = Tokenizer(BPE())
     # The words are in the alphabet of bytes already, which has no blanks.
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer = trained(BPE(), _text(counts), size, list(SPECIALS), initial_alphabet=alphabet)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = BpeTrainer(
-        vocab_size=size,
-        min_frequency=_MIN_PAIR_COUNT,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_text(counts), trainer)
     _check_size(tokenizer, size, len(SPECIALS) + 256)
     return tokenizer
 
@@ -67,11 +49,11 @@ def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
     # A small text has too few words without its rarest characters, and room for them all.
     for most in (size // _ALPHABET_SHARE, len(characters)):
         alphabet = _alphabet(characters, most)
-        trained = _trained_wordpiece(counts, alphabet, size)
-        if trained.get_vocab_size() == size:
+        learned = _trained_wordpiece(counts, alphabet, size)
+        if learned.get_vocab_size() == size:
             break
-    _check_size(trained, size, len(SPECIALS) + len(alphabet))
-    vocabulary = json.loads(trained.to_str())["model"]["vocab"]
+    _check_size(learned, size, len(SPECIALS) + len(alphabet))
+    vocabulary = json.loads(learned.to_str())["model"]["vocab"]
     model: Any = WordPiece(vocab=vocabulary, unk_token=_UNK, continuing_subword_prefix=_CONTINUES)
     tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
@@ -81,22 +63,13 @@ def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
 
 def _trained_wordpiece(counts: Mapping[str, int], alphabet: Sequence[str], size: int) -> Tokenizer:
     """Of the words that the alphabet spells; with fewer entries where they have no more pieces."""
-    # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a hash table, and
-    # breaks ties between merges by these numbers.
-    trainer = BpeTrainer(
-        vocab_size=size,
-        min_frequency=_MIN_PAIR_COUNT,
-        special_tokens=[*SPECIALS, *alphabet],
-        limit_alphabet=0,
-        continuing_subword_prefix=_CONTINUES,
-        show_progress=False,
-    )
     known = {character.removeprefix(_CONTINUES) for character in alphabet}
     spelt = {word: count for word, count in counts.items() if known.issuperset(word)}
-    trained = Tokenizer(BPE(unk_token=_UNK, continuing_subword_prefix=_CONTINUES))
-    trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    trained.train_from_iterator(_text(spelt), trainer)
-    return trained
+    # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a hash table, and
+    # breaks ties between merges by these numbers.
+    special = [*SPECIALS, *alphabet]
+    model = BPE(unk_token=_UNK, continuing_subword_prefix=_CONTINUES)
+    return trained(model, _text(spelt), size, special, limit_alphabet=0, continuing_subword_prefix=_CONTINUES)
 
 
 def _characters(words: Mapping[str, int]) -> Counter[str]:
@@ -118,17 +91,12 @@ def _text(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
-    largest = tokenizer.get_vocab_size()
     if size < smallest:
         raise UserError(
             f"vocabulary size {size} is too small: characters and special tokens alone are {smallest}; ask for "
             "that or more"
         )
-    if largest < size:
-        raise UserError(
-            f"vocabulary size {size} is more than this text allows: at most {largest} entries can be learned from it; "
-            f"ask for {largest} or fewer, or give more text"
-        )
+    refuse_fewer(tokenizer, size)
 
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS
@@ -182,7 +150,9 @@ class TextTokeniser(TokenizerFile):
     @classmethod
     def of_counts(cls, counts: Mapping[str, int], size: int, *, kind: TokeniserKind, lowercase: bool) -> Self:
         """As `learn`, from how often each word occurs, as `word_counts` tells with the `steps` of the kind."""
-        return cls(learned(counts, size, kind, lowercase))
+        tokenizer = (_learned_wordpiece if kind == "wordpiece" else _learned_bpe)(counts, size)
+        tokenizer.normalizer, tokenizer.pre_tokenizer = steps(kind, lowercase)
+        return cls(tokenizer)
 
     def __len__(self) -> int:
         return len(self.tokens)

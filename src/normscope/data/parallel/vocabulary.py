@@ -5,22 +5,19 @@ The four special ids are fairseq's (`fairseq/data/dictionary.py`), so that table
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import BPEDecoder
 from tokenizers.models import BPE, WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
-from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
-from ..words import TokenizerFile, repeated
+from ..words import TokenizerFile, refuse_fewer, repeated, trained
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 END_OF_WORD = "</w>"
-
-_MIN_PAIR_COUNT = 2  # as subword-nmt's learn_bpe, which the paper's recipe uses: a merge seen once is a memorised word
 
 
 class Vocabulary(TokenizerFile):
@@ -56,34 +53,14 @@ class Vocabulary(TokenizerFile):
             )
         # The trainer numbers the word-final characters in the order of a hash table that differs from process to
         # process, and breaks ties between merges by these numbers. Given as special tokens they are numbered by us.
-        trainer = BpeTrainer(
-            vocab_size=size,
-            min_frequency=_MIN_PAIR_COUNT,
-            special_tokens=[*SPECIAL_TOKENS, *alphabet],
-            end_of_word_suffix=END_OF_WORD,
-            show_progress=False,
-        )
-        trained = Tokenizer(BPE(unk_token=SPECIAL_TOKENS[UNK], end_of_word_suffix=END_OF_WORD))
-        trained.pre_tokenizer = WhitespaceSplit()
-        trained.train_from_iterator(repeated(counts), trainer)
-        largest = trained.get_vocab_size()
-        if largest < size:
-            raise UserError(
-                f"vocabulary size {size} is more than this text allows: at most {largest} entries can be learned "
-                f"from it; ask for {largest} or fewer, or give more text"
-            )
-        # A fresh tokenizer around the learned model: in `trained` the special tokens are cut out of any text that
+        marks: Any = {"unk_token": SPECIAL_TOKENS[UNK], "end_of_word_suffix": END_OF_WORD}
+        special = [*SPECIAL_TOKENS, *alphabet]
+        learned = trained(BPE(**marks), repeated(counts), size, special, end_of_word_suffix=END_OF_WORD)
+        refuse_fewer(learned, size)
+        # A fresh tokenizer around the learned model: in the learned one the special tokens are cut out of any text that
         # happens to spell them, and "<pad>" in a sentence would become padding.
-        model = json.loads(trained.to_str())["model"]
-        merges = [(left, right) for left, right in model["merges"]]
-        tokenizer = Tokenizer(
-            BPE(
-                vocab=model["vocab"],
-                merges=merges,
-                unk_token=SPECIAL_TOKENS[UNK],
-                end_of_word_suffix=END_OF_WORD,
-            )
-        )
+        model = json.loads(learned.to_str())["model"]
+        tokenizer = Tokenizer(BPE(vocab=model["vocab"], merges=list(map(tuple, model["merges"])), **marks))
         tokenizer.pre_tokenizer = WhitespaceSplit()
         tokenizer.decoder = BPEDecoder(suffix=END_OF_WORD)
         return cls(tokenizer)
