@@ -91,7 +91,7 @@ def test_operations_are_counted_as_on_a_cpu(device: torch.device) -> None:
     corpus = task.open(config)
     found = []
     for place in (CPU, device):
-        model = task.build(config, task.codec_of(corpus)).to(place)
+        model = task.build(config, corpus.codec).to(place)
         objective = task.objective(config, corpus, place)
         with counting() as counted:
             objective.loss_sums(model, objective.micro_batch(0))[0].backward()

@@ -63,6 +63,6 @@ def test_modules_that_take_long():
 
 @pytest.mark.parametrize("setting", ["model.width=2000000", "model.ffn_width=200000000000", "model.width=1000000000"])
 def test_a_configuration_of_a_model_without_room_is_the_user_s_mistake(setting):
-    codec = TRANSLATION.codec_of(TRANSLATION.open(tiny("data.toy_pairs=10")))
+    codec = TRANSLATION.open(tiny("data.toy_pairs=10")).codec
     with pytest.raises(UserError, match=r"the model of this configuration .*; make model\.width"):
         TRANSLATION.build(load(None, [setting]), codec)

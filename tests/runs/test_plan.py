@@ -55,7 +55,7 @@ def planned(*settings: str) -> tuple[Plan, Any, Any]:
 def test_a_plan_from_slices_is_what_the_whole_model_takes(case: str) -> None:
     found, config, task = planned(*CASES[case])
     corpus = task.open(config)
-    codec = task.codec_of(corpus)
+    codec = corpus.codec
     kept, operations = plans._measured(task, config, corpus, codec, torch.device("cpu"))
     # A batch that is measured on has not quite the lengths of the whole.
     loose = 0.12 if case == "translation" else 0.05
@@ -87,7 +87,7 @@ def test_operations_are_those_of_the_matrices(length: int, least: int | None, mo
     tokens = 2 * 32 * length
     # The rows of a table that are looked up are no product, and vectors multiply no matrix.
     task = task_of(config)
-    of = dict(task.build(config, task.codec_of(task.open(config))).named_parameters())
+    of = dict(task.build(config, task.open(config).codec).named_parameters())
     matrices = sum(p.numel() for name, p in of.items() if p.ndim == 2 and "embedding" not in name)
     product = 2 * tokens * length * config.model.width * config.model.blocks
     # Two forward and four or, computing the scores again, five backward; of the future too.
@@ -124,7 +124,7 @@ def test_the_sum_is_near_what_torch_takes(tmp_path: Path) -> None:
     objective = task.objective(config, corpus, torch.device("cpu"))
     batch = objective.micro_batch(0)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        model = task.build(config, task.codec_of(corpus))
+        model = task.build(config, corpus.codec)
         optimizer = make_optimizer(model, config.optimizer)
         for _ in range(2):
             loss, _ = objective.loss_sums(model, batch)

@@ -16,9 +16,9 @@ from normscope.tasks.registry import PRESETS, config_of, with_preset
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_its_settings_and_leaves_the_sizes(name: str) -> None:
     config = load(None, [f'model.preset="{name}"'])
-    plain = config_of({"task": PRESETS[name].task}, source="")
-    assert config.task == PRESETS[name].task
-    changed, model = PRESETS[name].settings, as_table(config.model)
+    plain = config_of({"task": PRESETS[name]["task"]}, source="")
+    assert config.task == PRESETS[name]["task"]
+    changed, model = PRESETS[name]["settings"], as_table(config.model)
     for key, value in changed.items():
         assert model[key] == (model[key] | value if isinstance(value, dict) else value)
     kept = {field.name for field in fields(config.model)} - changed.keys()

@@ -67,7 +67,7 @@ def trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
     threads = torch.get_num_threads()
     torch.set_num_threads(int(config.train.threads))
     try:
-        model, batch = task.build(config, task.codec_of(corpus)), task.batches(config, corpus)(0)
+        model, batch = task.build(config, corpus.codec), task.batches(config, corpus)(0)
         model.train()
         seconds = _LONG_SECONDS
         # A first pass is slow; where a pass is long it need not be repeated.

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,15 +23,6 @@ def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
     return np.dtype("<u2") if vocabulary_size < 65536 else np.dtype("<i4")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CorpusManifest:
-    """What `corpus.json` says of a folder whose files are as it says."""
-
-    splits: tuple[str, ...]
-    fingerprint: str
-    preparation: Mapping[str, Any]
-
-
 def write_manifest(
     folder: Path, *, format_name: str, version: int, splits: Iterable[str], preparation: Mapping[str, Any]
 ) -> str:
@@ -45,8 +35,12 @@ def write_manifest(
     return noted
 
 
-def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str) -> _CorpusManifest:
-    """Every file is read once and its SHA-256 compared. made_by: the command that makes such a folder.
+def open_manifest(
+    folder: Path, *, format_name: str, version: int, made_by: str
+) -> tuple[list[str], str, dict[str, Any]]:
+    """What `corpus.json` says of a folder whose files are as it says: splits, fingerprint and how it was made.
+
+    Every file is read once and its SHA-256 compared. made_by: the command that makes such a folder.
 
     Raises UserError for a folder that is no corpus, or one that is incomplete, damaged, of another format or version.
     """
@@ -59,7 +53,7 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
         raise UserError(f"{folder}: no permission to look into this folder; change its mode") from error
     manifest = _kind(format_name, version, made_by).read(folder / MANIFEST)
     try:
-        files, names = dict(manifest["files"]), tuple(manifest["splits"])
+        files, names = dict(manifest["files"]), list(manifest["splits"])
         noted, preparation = str(manifest["fingerprint"]), dict(manifest["preparation"])
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); {_AGAIN}") from error
@@ -68,7 +62,7 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
             raise UserError(f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again")
     if fingerprint(files) != noted:
         raise UserError(f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it again")
-    return _CorpusManifest(splits=names, fingerprint=noted, preparation=preparation)
+    return names, noted, preparation
 
 
 def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:

@@ -135,31 +135,27 @@ class SealedJson:
             raise UserError(f"{path} cannot be read ({error.strerror}); mend that and try again") from error
         except ValueError as error:
             raise UserError(f"{path} is damaged (no JSON: {error}); {self.again}") from error
-        found, version = (table.get("format"), table.get("version")) if isinstance(table, dict) else (None, None)
-        # Of the text and not of the values, so that a changed blank is noticed too.
-        if not isinstance(table, dict) or text != _sealed({key: table[key] for key in table if key != _KEY}):
+        found = table.get("format") if isinstance(table, dict) else None
+        if not _is_sealed(text, table):
             if found != self.format_name:
                 raise UserError(f"{path} is damaged or no {self.format_name} file; {self._of_another()}")
             raise UserError(f"{path} is damaged (its SHA-256 is not the one noted in it); {self.again}")
         if found != self.format_name:
             raise UserError(f"{path} is of format {shown(found)}, not a {self.format_name} file; {self._of_another()}")
-        if version != self.version:
+        if (version := table.get("version")) != self.version:
             raise UserError(
                 f"{path} has version {shown(version)}, and this NormScope reads {self.version}; {self.again}"
             )
         state = {key: value for key, value in table.items() if key not in ("format", "version", _KEY)}
-        self._refuse_other_keys(path, state)
+        unknown = state.keys() - self.keys - (state.keys() if self.optional is None else self.optional)
+        faults = [f"lacks {key!r}" for key in sorted(self.keys - state.keys())]
+        faults += [f"has the unknown {key!r}" for key in sorted(unknown)]
+        if faults:
+            raise UserError(f"{path} was written by another version: it {', '.join(faults)}; {self.again}")
         return state
 
     def _of_another(self) -> str:
         return f"{self.made_by} makes one" if self.made_by else self.again
-
-    def _refuse_other_keys(self, path: Path, state: Mapping[str, Any]) -> None:
-        lacks, unknown = sorted(self.keys - state.keys()), sorted(state.keys() - self.keys)
-        unknown = [] if self.optional is None else [key for key in unknown if key not in self.optional]
-        if lacks or unknown:
-            faults = [f"lacks {key!r}" for key in lacks] + [f"has the unknown {key!r}" for key in unknown]
-            raise UserError(f"{path} was written by another version: it {', '.join(faults)}; {self.again}")
 
 
 def sealed_table(path: Path) -> dict[str, Any]:
@@ -169,8 +165,7 @@ def sealed_table(path: Path) -> dict[str, Any]:
         table = parse_json(text)
     except (OSError, ValueError):
         return {}
-    ours = isinstance(table, dict) and text == _sealed({key: table[key] for key in table if key != _KEY})
-    return table if ours else {}
+    return table if _is_sealed(text, table) else {}
 
 
 def sealed_lines(text: str) -> str:
@@ -190,6 +185,11 @@ def refuse_broken_seal(file: Path, *, again: str) -> None:
         raise UserError(
             f"{file} is damaged or was edited: its last line is not the SHA-256 of the lines above it; {again}"
         )
+
+
+def _is_sealed(text: str, table: Any) -> bool:
+    """Of the text and not of the values, so that a changed blank is noticed too."""
+    return isinstance(table, dict) and text == _sealed({key: table[key] for key in table if key != _KEY})
 
 
 def _sealed(table: dict[str, Any]) -> str:

@@ -87,7 +87,7 @@ def plan(config: RunConfig) -> Plan:
     """Raises UserError for a configuration or a corpus that cannot be trained."""
     task = task_of(config)
     corpus = task.open(config)
-    codec = task.codec_of(corpus)
+    codec = corpus.codec
     device = torch.device("cpu")
     prepare_machine(config, device)
     with torch.device("meta"):

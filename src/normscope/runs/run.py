@@ -87,7 +87,7 @@ def _start(
         say(f"note: {note}")
     fast = prepare_machine(config, device)
     environment = describe(device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast)
-    model = task.build(config, task.codec_of(corpus)).to(device)
+    model = task.build(config, corpus.codec).to(device)
     updates_of = durations(objective, config.train)
     trainer = Trainer(
         model=model,

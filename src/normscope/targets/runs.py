@@ -28,7 +28,7 @@ def of_config(file: Path, settings: Sequence[str]) -> Target:
     refuse_unrun(config, source=str(file))
     task = task_of(config)
     corpus = task.open(config)
-    return _target(str(file), task, config, task.build(config, task.codec_of(corpus)), corpus, None)
+    return _target(str(file), task, config, task.build(config, corpus.codec), corpus, None)
 
 
 def of_run(folder: Path, settings: Sequence[str]) -> Target:

@@ -3,7 +3,6 @@
 # N = packed tokens, D = width, V = vocabulary
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -144,21 +143,17 @@ class _LanguageModelling(TextTask):
     def loss_words(self, config: LanguageModelRunConfig) -> str:
         return "of every next token"
 
-    def batches(self, config: LanguageModelRunConfig, corpus: DocumentCorpus) -> Callable[[int], TrainingBatch]:
+    def training_batch(self, batch: StretchBatch) -> TrainingBatch:
         """Logits (N, V) of the tokens that follow."""
-        objective = self.objective(config, corpus, torch.device("cpu"))
-        return lambda number: _training_batch(objective.micro_batch(number))
+
+        def run(model: nn.Module) -> Tensor:
+            assert isinstance(model, LanguageModel)
+            return model.logits(model(batch.tokens_N, Layout(batch.lengths_B)))
+
+        return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N))
 
     def words(self, codec: TextTokeniser) -> task_words.Words:
         return task_words.of_decoder(codec)
-
-
-def _training_batch(batch: StretchBatch) -> TrainingBatch:
-    def run(model: nn.Module) -> Tensor:
-        assert isinstance(model, LanguageModel)
-        return model.logits(model(batch.tokens_N, Layout(batch.lengths_B)))
-
-    return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N))
 
 
 LANGUAGE_MODEL: _LanguageModelling = _LanguageModelling()

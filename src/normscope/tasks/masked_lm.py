@@ -2,7 +2,6 @@
 
 # N = packed tokens, M = masked tokens, B = sequences, D = width
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -186,29 +185,25 @@ class _MaskedLm(TextTask):
     def loss_words(self, config: MaskedRunConfig) -> str:
         return "of masked tokens and of next sentences; the losses shown are of masked tokens"
 
-    def batches(self, config: MaskedRunConfig, corpus: DocumentCorpus) -> Callable[[int], TrainingBatch]:
+    def training_batch(self, batch: PairBatch) -> TrainingBatch:
         """Logits of masked tokens (M, V) and of next sentences (B, 2); BERT's loss is the sum of both means."""
-        objective = self.objective(config, corpus, torch.device("cpu"))
-        return lambda number: _training_batch(objective.micro_batch(number))
+
+        def run(model: nn.Module) -> tuple[Tensor, Tensor]:
+            assert isinstance(model, MaskedEncoder)
+            layout = Layout(batch.lengths_B)
+            hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
+            masked_MV = model.logits(hidden_ND.index_select(0, batch.masked_M))
+            return masked_MV, model.next_sentence(model.pooled(hidden_ND, layout))
+
+        def loss(output: Any) -> Tensor:
+            masked_MV, pairs_B2 = output
+            masked = functional.cross_entropy(masked_MV, batch.targets_M)
+            return masked + functional.cross_entropy(pairs_B2, batch.is_random_B)
+
+        return TrainingBatch(run=run, loss=loss)
 
     def words(self, codec: TextTokeniser) -> words.Words:
         return words.of_encoder(codec)
-
-
-def _training_batch(batch: PairBatch) -> TrainingBatch:
-    def run(model: nn.Module) -> tuple[Tensor, Tensor]:
-        assert isinstance(model, MaskedEncoder)
-        layout = Layout(batch.lengths_B)
-        hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
-        masked_MV = model.logits(hidden_ND.index_select(0, batch.masked_M))
-        return masked_MV, model.next_sentence(model.pooled(hidden_ND, layout))
-
-    def loss(output: Any) -> Tensor:
-        masked_MV, pairs_B2 = output
-        masked = functional.cross_entropy(masked_MV, batch.targets_M)
-        return masked + functional.cross_entropy(pairs_B2, batch.is_random_B)
-
-    return TrainingBatch(run=run, loss=loss)
 
 
 MASKED_LM: _MaskedLm = _MaskedLm()

@@ -88,6 +88,7 @@ class _OwnData:
     valid: Source
     held_out: bool
     """Whether the user gave batches for the validation; otherwise the first of the training stand in."""
+    codec: None = None
 
     @property
     def splits(self) -> Mapping[str, Any]:
@@ -221,9 +222,6 @@ class _Own(Task):
             raise UserError(
                 f"{vocabularies / _ABOUT} is missing or damaged; train the run again, which mends it"
             ) from error
-
-    def codec_of(self, corpus: _OwnData) -> None:
-        return None
 
     def load_codec(self, vocabularies: Path) -> None:
         return None

@@ -36,6 +36,11 @@ class AnyCorpus(Protocol):
     @property
     def splits(self) -> Mapping[str, Any]: ...
 
+    @property
+    def codec(self) -> Any:
+        """What turns text into numbers and back: vocabularies, or a tokeniser."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedRun:
@@ -45,7 +50,6 @@ class LoadedRun:
     """Of the task's class, as are the others."""
     model: Any
     codec: Any
-    """What turns text into numbers and back: vocabularies, or a tokeniser."""
     update: int
     environment: dict[str, Any]
     """What it was trained on."""
@@ -117,9 +121,6 @@ class Task(ABC):
     def recorded(self, config: Any, vocabularies: Path) -> Any:
         """What a report needs of the corpus of a run that is there; `open` where the run's folder does not say it."""
         return self.open(config)
-
-    @abstractmethod
-    def codec_of(self, corpus: Any) -> Any: ...
 
     @abstractmethod
     def load_codec(self, vocabularies: Path) -> Any:

@@ -3,7 +3,6 @@
 import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,8 @@ from .translation import TRANSLATION
 KEY = "preset"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Preset:
-    """Settings of `[model]` under one name; a user's own stand before them."""
-
-    task: str
-    source: str
-    settings: Mapping[str, Any]
-    """Nested as the table is."""
-
-
-PRESETS: dict[str, _Preset] = {
-    name: _Preset(**table)
-    for name, table in tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")).items()
-}
+PRESETS = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
+"""Name -> `task`, `source`, and `settings` of `[model]`, nested as the table is; a user's own stand before them."""
 
 
 def with_preset(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
@@ -50,16 +37,16 @@ def with_preset(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
         check_choice(f"model.{KEY}", name, PRESETS)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
-    preset = PRESETS[name]
-    task = table.get("task", preset.task)
-    if task != preset.task:
-        fitting = ", ".join(other for other, one in PRESETS.items() if one.task == task)
+    of_task = PRESETS[name]["task"]
+    task = table.get("task", of_task)
+    if task != of_task:
+        fitting = ", ".join(other for other, one in PRESETS.items() if one["task"] == task)
         raise UserError(
-            f"{source}: model.{KEY} = {name} is a model of task {preset.task}, and the task is {task!r}"
+            f"{source}: model.{KEY} = {name} is a model of task {of_task}, and the task is {task!r}"
             + (f"; of that task are {fitting}" if fitting else "")
         )
     own = {key: value for key, value in model.items() if key != KEY}
-    return {**table, "task": task, "model": _merged(preset.settings, own)}
+    return {**table, "task": task, "model": _merged(PRESETS[name]["settings"], own)}
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What tasks on a corpus of documents have in common: masked tokens and language modelling."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..placement import StackShape
 from ..train import Objective
 from .loss import unigram_entropy_nats
-from .protocol import Evaluation, FactLines, LoadedRun, Task
+from .protocol import Evaluation, FactLines, LoadedRun, Task, TrainingBatch
 from .run_config import TextRunConfig
 
 
@@ -52,11 +52,16 @@ class TextTask(Task):
     objective_of: ClassVar[type[TextObjective]]
     """The class of its objective."""
 
+    def batches(self, config: TextRunConfig, corpus: DocumentCorpus) -> Callable[[int], TrainingBatch]:
+        objective = self.objective(config, corpus, torch.device("cpu"))
+        return lambda number: self.training_batch(objective.micro_batch(number))
+
+    @abstractmethod
+    def training_batch(self, batch: Any) -> TrainingBatch:
+        """The model on a batch of the objective."""
+
     def open(self, config: TextRunConfig) -> DocumentCorpus:
         return opening.open_documents(config.data)
-
-    def codec_of(self, corpus: DocumentCorpus) -> TextTokeniser:
-        return corpus.tokeniser
 
     def load_codec(self, vocabularies: Path) -> TextTokeniser:
         return TextTokeniser.load(vocabularies / TOKENISER)

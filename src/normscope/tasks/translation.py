@@ -188,9 +188,6 @@ class Translation(Task):
     def open(self, config: TranslationRunConfig) -> Corpus:
         return opening.open_corpus(config.data)
 
-    def codec_of(self, corpus: Corpus) -> Codec:
-        return corpus.codec
-
     def load_codec(self, vocabularies: Path) -> Codec:
         return Codec.load(vocabularies)
 

@@ -31,7 +31,7 @@ def of_codec(codec: Codec) -> Words:
 
     Files: `tokenizer.json`, of the source language where each has its own; then also `target.tokenizer.json`.
     """
-    source, target = _tokens(codec.source.vocabulary), _tokens(codec.target.vocabulary)
+    source, target = codec.source.vocabulary.tokens, codec.target.vocabulary.tokens
     bos, pad, eos, unk = SPECIAL_TOKENS
     files = {"tokenizer.json": _with_template(_opened(codec.source.vocabulary), f"$A {eos}", [eos], SPECIAL_TOKENS)}
     if not codec.joint:
@@ -68,11 +68,6 @@ def of_decoder(tokeniser: TextTokeniser) -> Words:
 def _of_text(tokeniser: TextTokeniser, tokenizer: str, names: dict[str, str], *, segments: bool = False) -> Words:
     files = {"tokenizer.json": tokenizer, "tokenizer_config.json": _config(names, segments=segments)}
     return Words(ids=tokeniser.ids, source=tokeniser.tokens, target=tokeniser.tokens, files=files)
-
-
-def _tokens(vocabulary: Vocabulary) -> list[str]:
-    ids: dict[str, int] = _opened(vocabulary).get_vocab()
-    return sorted(ids, key=lambda token: ids[token])
 
 
 def _opened(vocabulary: Vocabulary) -> Any:

@@ -81,6 +81,10 @@ class DocumentCorpus:
     preparation: Mapping[str, Any]
     """How the corpus was made, as its maker noted it; empty in memory."""
 
+    @property
+    def codec(self) -> TextTokeniser:
+        return self.tokeniser
+
     @classmethod
     def in_memory(cls, tokeniser: TextTokeniser, splits: Mapping[str, DocumentSplit]) -> Self:
         """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""
@@ -110,23 +114,21 @@ class DocumentCorpus:
         Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no such corpus, or one
         that is incomplete, damaged or of another version.
         """
-        manifest = stored.open_manifest(
+        names, noted, preparation = stored.open_manifest(
             folder, format_name=FORMAT, version=VERSION, made_by="`normscope data documents`"
         )
         tokeniser = TextTokeniser.load(folder / TOKENISER)
         try:
-            words = {name: int(manifest.preparation["report"]["words"][name]) for name in manifest.splits}
+            words = {name: int(preparation["report"]["words"][name]) for name in names}
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{folder / stored.MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
         splits = {}
-        for name in manifest.splits:
+        for name in names:
             tokens, sentences, documents = (
                 stored.mapped(folder / f"{name}.{kind}", dtype) for kind, dtype in stored_types(len(tokeniser)).items()
             )
             splits[name] = DocumentSplit(tokens=tokens, sentences=sentences, documents=documents, words=words[name])
-        return cls(
-            tokeniser=tokeniser, fingerprint=manifest.fingerprint, splits=splits, preparation=manifest.preparation
-        )
+        return cls(tokeniser=tokeniser, fingerprint=noted, splits=splits, preparation=preparation)
 
 
 def encoded_sentences(

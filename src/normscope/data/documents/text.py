@@ -69,11 +69,6 @@ def paragraphs_in(
         before = line
 
 
-def sentences_in(paragraph: str, layout: TextLayout, language: str) -> list[str]:
-    """The sentences of a paragraph; WikiText's lines stay whole."""
-    return [paragraph] if layout == "wikitext" else sentences_of(paragraph, language)
-
-
 class _Fragment(NamedTuple):
     """What one part holds of a document: all of it, or a stretch of a long one."""
 
@@ -121,7 +116,8 @@ def _fragments(layout: TextLayout, language: str, paragraphs: Iterable[tuple[boo
         if begins or not fragments:
             fragments.append(_Fragment(begins, 0, []))
         begun = fragments[-1]
-        begun.sentences.extend(sentences_in(paragraph, layout, language))
+        # WikiText's lines stay whole.
+        begun.sentences.extend([paragraph] if layout == "wikitext" else sentences_of(paragraph, language))
         fragments[-1] = begun._replace(words=begun.words + len(paragraph.split()))
     return fragments
 

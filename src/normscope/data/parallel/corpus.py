@@ -139,10 +139,12 @@ class Corpus:
         Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no corpus, or one that
         is incomplete, damaged or of another version.
         """
-        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data prepare`")
+        names, noted, preparation = open_manifest(
+            folder, format_name=FORMAT, version=VERSION, made_by="`normscope data prepare`"
+        )
         codec = Codec.load(folder)
-        splits = {name: _open_split(folder, name, codec) for name in manifest.splits}
-        return cls(codec, manifest.fingerprint, splits, manifest.preparation)
+        splits = {name: _open_split(folder, name, codec) for name in names}
+        return cls(codec, noted, splits, preparation)
 
 
 def _open_split(folder: Path, name: str, codec: Codec) -> Split:

@@ -34,6 +34,7 @@ class Vocabulary(TokenizerFile):
         if not isinstance(tokenizer.model, BPE | WordLevel):
             raise ValueError(f"need a BPE or WordLevel model, got {type(tokenizer.model).__name__}")
         super().__init__(tokenizer)
+        self.tokens = tokens
         whole_words = isinstance(tokenizer.model, WordLevel)
         self._printed = [_printed(token, whole_word=whole_words) for token in tokens]
 
