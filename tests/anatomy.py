@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_233,
-    "lines of normscope": 56_122,
+    "lines": 69_209,
+    "lines of normscope": 56_098,
     "files": 402,
     "import lines, %": 6.01,
     "public nouns": 539,

@@ -1,9 +1,9 @@
 """A coordinate check: how the size of activations after some updates grows with a model's width."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -74,9 +74,8 @@ class CoordinateCheck:
     def verdict(self) -> _Growth:
         """Whether any module's output grows with the width; undecided where none is known to and some may."""
         found = {one.growth for one in self.modules.values()}
-        return (
-            "grows with width" if "grows with width" in found else "undecided" if "undecided" in found else "does not"
-        )
+        known: tuple[_Growth, ...] = ("grows with width", "undecided")
+        return next((growth for growth in known if growth in found), "does not")
 
     def plot(self) -> "Figure":
         """Sizes over the width and slopes over the updates, as a matplotlib figure."""
@@ -108,11 +107,9 @@ class CoordinateCheck:
         return f"{self.verdict}: mean |activation| {after}, widths {', '.join(map(str, self.widths))}"
 
     def _rows(self) -> list[tuple[str, str, str]]:
-        last = {name: one.slopes[-1] for name, one in self.modules.items()}
-        return [
-            (name or "the model", interval(float(slope.mean), float(slope.half_width), 2), self.modules[name].growth)
-            for name, slope in last.items()
-        ]
+        slopes = {name: one.slopes[-1] for name, one in self.modules.items()}
+        said = {name: interval(float(one.mean), float(one.half_width), 2) for name, one in slopes.items()}
+        return [(name or "the model", said[name], one.growth) for name, one in self.modules.items()]
 
     def _panels(self) -> list[Panel]:
         steepest = sorted(self.modules, key=lambda name: -float(np.nan_to_num(self.modules[name].slopes[-1].mean)))
@@ -120,15 +117,11 @@ class CoordinateCheck:
         over_width, over_updates = list[Series](), list[Series]()
         for hue, name in enumerate(drawn):
             sizes, slopes = self.modules[name].sizes[-1], self.modules[name].slopes
-            label, ends = name or "the model", (sizes.min(0).tolist(), sizes.max(0).tolist())
-            mean = np.exp(np.log(sizes).mean(0)).tolist()
-            over_width.append(
-                Series(label=label, kind="measured", hue=hue, x=self.widths, y=mean, low=ends[0], high=ends[1])
-            )
+            look, updates = Series(label=name or "the model", hue=hue), range(len(slopes))
+            low, middle, high = (edge.tolist() for edge in (sizes.min(0), np.exp(np.log(sizes).mean(0)), sizes.max(0)))
+            over_width.append(replace(look, x=self.widths, y=middle, low=low, high=high))
             low, middle, high = ([float(getattr(one, end)) for one in slopes] for end in ("low", "mean", "high"))
-            over_updates.append(
-                Series(label=label, kind="measured", hue=hue, x=range(len(slopes)), y=middle, low=low, high=high)
-            )
+            over_updates.append(replace(look, x=updates, y=middle, low=low, high=high))
         after = f"After {counted(self.updates, 'update')}"
         slope = "slope of log size over log width"
         return [
@@ -246,28 +239,18 @@ def _batches_of(given: _Given, loss: Callable[..., Tensor] | None) -> _NumberedB
     loss: of the output alone, or of the output and the item that it was computed from. The batches raise ValueError
     where a loader has none.
     """
-    item = given if callable(given) else _Kept(given)
+    kept, left = list[Inputs](), None if callable(given) else iter(given)
+
+    def item(number: int) -> Inputs:
+        if callable(given):
+            return given(number)
+        kept.extend(islice(left or (), max(0, number + 1 - len(kept))))
+        if not kept:
+            raise ValueError("the batches to train on are none: give a loader with at least one")
+        return kept[number % len(kept)]
 
     def batch(number: int) -> tuple[Inputs, Callable[[Any], Tensor] | None]:
         inputs = item(number)
         return inputs, loss_of_output(loss, inputs)
 
     return batch
-
-
-class _Kept:
-    """A loader's items by number."""
-
-    def __init__(self, loader: Iterable[Inputs]) -> None:
-        self._loader, self._items = loader, list[Inputs]()
-        self._left: Iterator[Inputs] = iter(loader)
-
-    def __call__(self, number: int) -> Inputs:
-        while number >= len(self._items):
-            try:
-                self._items.append(next(self._left))
-            except StopIteration:
-                if not self._items:
-                    raise ValueError("the batches to train on are none: give a loader with at least one") from None
-                return self._items[number % len(self._items)]
-        return self._items[number]

@@ -119,7 +119,7 @@ class Prediction:
 
     def _update(self) -> str:
         """What the change is of, in words; empty without one."""
-        changes = [one.change for found in self.stacks.values() for one in found.values() if one.change is not None]
+        changes = [one.change for one in _labelled(self.stacks).values() if one.change is not None]
         return f"{changes[0].update}, rate {learning_rate(changes[0].rate)}" if changes else ""
 
     def _columns(self) -> int:
@@ -198,10 +198,7 @@ def predicted(placements: Iterable[str], model: ModelSetting, update: Update | N
 
 
 def _as_plain(one: StackPrediction) -> dict[str, Any]:
-    data: dict[str, Any] = _plain(asdict(one))
-    if one.change is None:
-        del data["change"]
-    return data
+    return {name: _plain(value) for name, value in asdict(one).items() if name != "change" or value is not None}
 
 
 def _plain(value: Any) -> Any:
@@ -231,16 +228,14 @@ def _number_table(heads: Sequence[object], rows: Iterable[tuple[str, Sequence[st
 
 
 def _change_table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
-    changed = {
-        name: (one, one.change) for name, stacks in found.items() for one in stacks.values() if one.change is not None
-    }
+    changed = {name: one.change for name, stacks in found.items() for one in stacks.values() if one.change is not None}
     if not changed:
         return []
     depths = [depth for depth in _depths(model) if depth]
-    _, first = next(iter(changed.values()))
+    first = next(iter(changed.values()))
     by = f"by the first update ({first.update}, rate {first.rate:g})"
-    streams = [(name, [f"{change.stream[depth]:.4g}" for depth in depths]) for name, (_, change) in changed.items()]
-    ends = [(name, [f"{change.output:.4g}", f"{change.loss:.4g}"]) for name, (_, change) in changed.items()]
+    streams = [(name, [f"{change.stream[depth]:.4g}" for depth in depths]) for name, change in changed.items()]
+    ends = [(name, [f"{change.output:.4g}", f"{change.loss:.4g}"]) for name, change in changed.items()]
     return [
         *("", f"E‖δx_l‖² / d {by}, after l blocks", *_number_table(depths, streams)),
         *("", "by it, the change of the output and that of the loss in nats", *_number_table(["output", "loss"], ends)),
@@ -269,29 +264,23 @@ _LEVEL = 1.25
 
 def _meaning(found: dict[str, dict[str, StackPrediction]]) -> list[str]:
     """What the curves come to from the first block to the last: a sentence a stack, or one of many."""
-    ends = {
-        f"{name} ({stack})" if len(stacks) > 1 else name: (
-            _times(one.q[-1], one.q[0]),
-            _times(gradient[-1], gradient[0]) if (gradient := one.gradient_norm[GRADIENT_OF]).any() else math.nan,
-        )
-        for name, stacks in found.items()
-        for stack, one in stacks.items()
-    }
-    if len(ends) > _MOST_SAID:
-        squares, gradients = ([_course(end[which]) for end in ends.values()].count("stays") for which in (0, 1))
-        return [f"over depth E‖x‖² stays in {squares} of {len(ends)} stacks, and the gradient of W2 in {gradients}"]
+    labelled = _labelled(found)
+    squares, gradients = (
+        [_course(curve) for curve in curves]
+        for curves in zip(*((one.q, one.gradient_norm[GRADIENT_OF]) for one in labelled.values()), strict=True)
+    )
+    if len(labelled) > _MOST_SAID:
+        level, flat = squares.count("stays"), gradients.count("stays")
+        return [f"over depth E‖x‖² stays in {level} of {len(labelled)} stacks, and the gradient of W2 in {flat}"]
     return [
-        f"{name}: over depth E‖x‖² {_course(square)} and the gradient of W2 {_course(gradient)}"
-        for name, (square, gradient) in ends.items()
+        f"{name}: over depth E‖x‖² {square} and the gradient of W2 {gradient}"
+        for name, square, gradient in zip(labelled, squares, gradients, strict=True)
     ]
 
 
-def _times(last: float, first: float) -> float:
-    return float(last) / float(first) if first else math.nan
-
-
-def _course(times: float) -> str:
-    """What becomes of a quantity that ends at so many times what it began with."""
+def _course(curve: Sequence[float]) -> str:
+    """What becomes of a quantity from its first value to its last."""
+    times = float(curve[-1]) / float(curve[0]) if curve[0] else math.nan
     if not 0 < times < math.inf:
         return "is 0 at first" if math.isnan(times) else "ends at 0" if times <= 0 else "overflows"
     if 1 / _LEVEL < times < _LEVEL:
@@ -302,17 +291,24 @@ def _course(times: float) -> str:
 def doubts_in_words(found: dict[str, dict[str, StackPrediction]]) -> list[str]:
     """A sentence for each reason not to trust curves as the rest is trusted, with the stacks and blocks it holds of."""
     of: dict[str, list[str]] = {}
-    for name, stacks in found.items():
-        for stack, one in stacks.items():
-            label = f"{name} ({stack})" if len(stacks) > 1 else name
-            for doubt in one.doubts:
-                if doubt.of == ("attention",):  # which tables and pictures do not show
-                    continue
-                where = f"s {doubt.first} to {doubt.last}" if doubt.first < doubt.last else f" {doubt.first}"
-                whole = (doubt.first, doubt.last) == (1, len(one.q) - 1)
-                of.setdefault(_doubt_in_words(doubt, one), []).append(label if whole else f"{label} in block{where}")
-    every = [f"{name} ({stack})" if len(stacks) > 1 else name for name, stacks in found.items() for stack in stacks]
-    return [words if where == every else f"{words}: {', '.join(where)}" for words, where in of.items()]
+    labelled = _labelled(found)
+    for label, one in labelled.items():
+        for doubt in one.doubts:
+            if doubt.of == ("attention",):  # which tables and pictures do not show
+                continue
+            where = f"s {doubt.first} to {doubt.last}" if doubt.first < doubt.last else f" {doubt.first}"
+            whole = (doubt.first, doubt.last) == (1, len(one.q) - 1)
+            of.setdefault(_doubt_in_words(doubt, one), []).append(label if whole else f"{label} in block{where}")
+    return [words if where == [*labelled] else f"{words}: {', '.join(where)}" for words, where in of.items()]
+
+
+def _labelled(found: dict[str, dict[str, StackPrediction]]) -> dict[str, StackPrediction]:
+    """Every stack by its placement's name, with its own behind it where there are two."""
+    return {
+        f"{name} ({stack})" if len(stacks) > 1 else name: one
+        for name, stacks in found.items()
+        for stack, one in stacks.items()
+    }
 
 
 def _lines_of(words: str) -> list[str]:
@@ -337,17 +333,14 @@ def _depths(model: ModelSetting) -> list[int]:
 
 def _table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
     depths = _depths(model)
-    several = model.stack == "encoder-decoder"
     squares, norms = [], []
-    for name, stacks in found.items():
-        for stack, prediction in stacks.items():
-            label = f"{name} ({stack})" if several else name
-            for stream, curves in prediction.streams.items():
-                # Only a placement with several streams has to say which one a row is of.
-                of = f"{label}: {stream}" if len(prediction.streams) > 1 else label
-                squares.append((of, [f"{curves.q[depth]:.4g}" for depth in depths]))
-            gradient = prediction.gradient_norm[GRADIENT_OF]
-            norms.append((label, [f"{gradient[d - 1]:.4g}" if d else "" for d in depths]))
+    for label, prediction in _labelled(found).items():
+        for stream, curves in prediction.streams.items():
+            # Only a placement with several streams has to say which one a row is of.
+            of = f"{label}: {stream}" if len(prediction.streams) > 1 else label
+            squares.append((of, [f"{curves.q[depth]:.4g}" for depth in depths]))
+        gradient = prediction.gradient_norm[GRADIENT_OF]
+        norms.append((label, [f"{gradient[d - 1]:.4g}" if d else "" for d in depths]))
     about = (
         f"{model.setting} setting: {counted(model.blocks, 'block')}, width {model.width}, feed-forward "
         f"{model.ffn_width}, {counted(model.tokens, 'token')}, {model.vocabulary:,} entries"
