@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normscope.decode import BeamConfig, beam_search
+from normscope.decode.search import BeamConfig, beam_search
 from normscope.model import EncoderDecoder, ModelConfig
 
 VOCABULARY, BEAM, OUTPUT_TOKENS = 10_000, 5, 32

@@ -11,7 +11,7 @@ from gpu.part import Arm, Measured, Part, Row, Where
 from gpu.systems.translation import PAPER, QUICK, marian
 from gpu.timing import product_rate, set_precision, timed
 from normscope.data.parallel.vocabulary import EOS, PAD
-from normscope.decode import BeamConfig, beam_search
+from normscope.decode.search import BeamConfig, beam_search
 from normscope.model import EncoderDecoder
 from normscope.runs.machine import counting
 from normscope.train.device import Precision

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_weights import load
-from normscope.decode import BeamConfig, Hypothesis, beam_search
+from normscope.decode.search import BeamConfig, Hypothesis, beam_search
 from normscope.model import Cache, EncoderDecoder, Layout, ModelConfig
 from normscope.placement import registered
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import sacrebleu
 
-from normscope.decode import corpus_bleu, tokenised_bleu4
+from normscope.decode.translate import corpus_bleu, tokenised_bleu4
 
 HYPOTHESES = ["The cat sat, quietly, on the mat.", "I don't know what you mean!", "It rains."]
 REFERENCES = ["the cat sat quietly on the mat.", "I do not know what you mean!", "It rains again."]
@@ -17,7 +17,6 @@ def test_corpus_bleu_is_sacrebleu(lowercase):
     assert report.score == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=lowercase).score
     case = "lc" if lowercase else "mixed"
     assert report.signature == f"nrefs:1|case:{case}|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
-    assert str(report) == f"BLEU {report.score:.2f} ({report.signature})"
 
 
 def test_what_sacrebleu_thinks_of_the_text_is_not_logged(caplog):

@@ -11,7 +11,8 @@ from normscope.data.parallel.preparation import PrepareConfig
 from normscope.data.parallel.prepare import prepare
 from normscope.data.parallel.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
 from normscope.data.toy import toy_pairs
-from normscope.decode import BeamConfig, beam_search, translate_lines
+from normscope.decode.search import BeamConfig, beam_search
+from normscope.decode.translate import translate_lines
 from normscope.exchange.export import FORMS, chosen, export
 from normscope.runs.run import train_run
 from normscope.runs.trained import load_run

@@ -126,8 +126,9 @@ def test_hooks_stand_around_an_update_and_their_numbers_are_logged(
             self.note(f"before {update}")
             return {"half": 0.5}
 
-        def after_update(self) -> None:
+        def after_step(self, update: int) -> dict[str, float]:
             self.note("after")
+            return {}
 
     hooks = Noting()
     line = one_update(model, task, tmp_path, hooks=hooks)

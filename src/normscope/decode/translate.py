@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..data.parallel.codec import Codec
 from ..model import EncoderDecoder
-from .search import BeamConfig, Hypothesis, beam_search
+from .search import BeamConfig, beam_search
 
 MAX_TOKENS, WINDOW_LINES = 4096, 1024
 """Padded source tokens times beam, at most, of what is decoded together (one sentence always is); and lines that are
@@ -28,8 +28,6 @@ class LineTranslation:
 
     detokenised: str
     tokenised: str
-    score: float
-    """As `BeamConfig.length_penalty` states it; 0 for an empty line."""
     cut: bool = False
     """True where the source was longer than `LONGEST_SOURCE` and only its beginning was translated."""
 
@@ -46,18 +44,16 @@ def translate_lines(
         sources = {n: torch.from_numpy(ids) for n, ids in zip(spoken, encoded, strict=True) if len(ids) > 1}
         cut = {n for n, source in sources.items() if source.numel() > LONGEST_SOURCE}
         sources.update({n: torch.cat([sources[n][: LONGEST_SOURCE - 1], sources[n][-1:]]) for n in cut})
-        best: dict[int, Hypothesis] = {}
+        best: dict[int, list[int]] = {}
         for batch in batches_by_length(sources, MAX_TOKENS // config.beam):
             found = beam_search(model, [sources[n] for n in batch], config)
-            best.update(zip(batch, (hypotheses[0] for hypotheses in found), strict=True))
+            best.update(zip(batch, (hypotheses[0].tokens for hypotheses in found), strict=True))
         for number in range(len(window)):
             if number not in best:
-                yield LineTranslation("", "", 0.0)
+                yield LineTranslation("", "")
                 continue
-            ids = best[number].tokens
-            yield LineTranslation(
-                codec.decode_target(ids), codec.decode_target_tokenised(ids), best[number].score, number in cut
-            )
+            ids = best[number]
+            yield LineTranslation(codec.decode_target(ids), codec.decode_target_tokenised(ids), number in cut)
 
 
 def batches_by_length(sources: dict[int, Tensor], batch_tokens: int) -> Iterator[list[int]]:
@@ -80,9 +76,6 @@ class _BleuReport:
     """In points, from 0 to 100."""
     signature: str
     """sacreBLEU's: references, case, tokenisation, smoothing, version."""
-
-    def __str__(self) -> str:
-        return f"BLEU {self.score:.2f} ({self.signature})"
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> _BleuReport:

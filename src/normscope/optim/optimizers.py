@@ -5,12 +5,12 @@ the study that the advice is fitted by all read that list.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from ..errors import UserError, installation
@@ -173,35 +173,27 @@ def make_optimizer(
     return OPTIMIZERS[config.name].make(groups, config)
 
 
-class UpdateClipping:
-    """No parameter moves further in one step than `most_rms` times its rate, by the root mean square of its entries.
+@torch.no_grad()
+def clipped_step(optimizer: Optimizer, most_rms: float) -> int:
+    """One step of the optimiser; returns how many parameters were held back.
 
-    Adafactor's clipping (Shazeer & Stern 2018, arXiv:1804.04235, section 6) and StableAdamW's (Wortsman et al. 2023,
-    arXiv:2304.13013, section 3.2) with 1, for any optimiser: what is measured is the step that was made, weight decay
-    included. It has no state, and takes the memory of one more copy of the parameters during a step.
+    None moves further than `most_rms` times its rate, by the root mean square of its entries: Adafactor's clipping
+    (Shazeer & Stern 2018, arXiv:1804.04235, section 6) and StableAdamW's (Wortsman et al. 2023, arXiv:2304.13013,
+    section 3.2) with 1, for any optimiser. What is measured is the step that was made, weight decay included. It takes
+    the memory of one more copy of the parameters.
     """
-
-    def __init__(self, optimizer: Optimizer, most_rms: float) -> None:
-        """Raises ValueError where `most_rms` is not positive."""
-        if not most_rms > 0:
-            raise ValueError(f"a step's largest root mean square must be positive, got {most_rms}")
-        self.optimizer, self.most_rms = optimizer, most_rms
-
-    @torch.no_grad()
-    def step(self) -> int:
-        """One step of the optimiser; returns how many parameters were held back."""
-        before = [parameter.clone() for parameter, _ in self._moved()]
-        self.optimizer.step()
-        clipped = 0
-        for (parameter, rate), old in zip(self._moved(), before, strict=True):
-            moved = parameter - old
-            rms, most = float(moved.square().mean().sqrt()), self.most_rms * rate
-            if rms > most:
-                parameter.copy_(old + moved * (most / rms))
-                clipped += 1
-        return clipped
-
-    def _moved(self) -> Iterator[tuple[Tensor, float]]:
-        """Every parameter with a gradient, and the rate of its group."""
-        for group in self.optimizer.param_groups:
-            yield from ((parameter, float(group["lr"])) for parameter in group["params"] if parameter.grad is not None)
+    moved = [
+        (parameter, parameter.clone(), most_rms * float(group["lr"]))
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.grad is not None
+    ]
+    optimizer.step()
+    clipped = 0
+    for parameter, old, most in moved:
+        step = parameter - old
+        rms = float(step.square().mean().sqrt())
+        if rms > most:
+            parameter.copy_(old + step * (most / rms))
+            clipped += 1
+    return clipped

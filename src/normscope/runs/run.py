@@ -22,7 +22,6 @@ from ..train import Hooks, Objective, RunFolder, StopRule, TrainConfig, Trainer,
 from ..train.config import Stopping
 from ..train.device import describe, refuse_several
 from ..train.metrics import Event
-from ..train.protocol import Monitors
 from ..train.saving import Progress
 from .config import (
     claim,
@@ -35,14 +34,12 @@ from .config import (
 )
 from .machine import precision_of, prepare_machine
 
-Listener = Callable[[Event], None]
-
 
 def train_run(
     config: RunConfig,
     path: Path,
     *,
-    listeners: Iterable[Listener] = (),
+    listeners: Iterable[Callable[[Event], None]] = (),
     from_step: int | None = None,
     stop_when: StopRule | None = None,
     say: Callable[[str], None] = lambda line: None,
@@ -74,7 +71,7 @@ def train_run(
 def _start(
     config: RunConfig,
     folder: RunFolder,
-    listeners: Iterable[Listener],
+    listeners: Iterable[Callable[[Event], None]],
     stop_when: StopRule | None,
     say: Callable[[str], None],
 ) -> tuple[AnyCorpus, dict[str, Any], Trainer]:
@@ -99,9 +96,8 @@ def _start(
         seed=config.seed,
         device=device,
         precision=precision_of(config),
-        hooks=_PlacementHooks(model, config.adaptive.in_updates(updates_of)),
+        hooks=_RunHooks(model, config.adaptive.in_updates(updates_of), _monitor(model, objective, config.train)),
         groups=None if groups is None else groups(model),
-        monitor=_monitor(model, objective, config.train),
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=task.extra_validation(config, corpus),
         stopping=_stopping(config, corpus, stop_when),
@@ -146,12 +142,13 @@ def _stopping(config: RunConfig, corpus: AnyCorpus, rule: StopRule | None) -> St
     return Stopping(rule, chance_nats=chance_nats, peak_update=config.schedule.warmup_updates)
 
 
-class _PlacementHooks(Hooks):
-    """Initial values taken from the first batch, numbers that follow a schedule, and weights kept at length 1."""
+class _RunHooks(Hooks):
+    """Initial values taken from the first batch, numbers that follow a schedule, and weights kept at length 1; and what
+    is measured over depth."""
 
-    def __init__(self, model: nn.Module, adaptive: AdaptiveConfig) -> None:
-        """adaptive: with `over` in updates."""
-        self.model, self.adaptive = model, adaptive
+    def __init__(self, model: nn.Module, adaptive: AdaptiveConfig, monitor: Any) -> None:
+        """adaptive: with `over` in updates. monitor: a `normscope.monitor.Monitor`, or None."""
+        self.model, self.adaptive, self.monitor = model, adaptive, monitor
         self.scheduled, self.unit_vectors = scheduled_numbers(model), unit_vectors(model)
 
     def before_first_batch(self, forward: Callable[[], object]) -> None:
@@ -162,11 +159,19 @@ class _PlacementHooks(Hooks):
         set_scheduled(self.scheduled, value)
         return dict.fromkeys(self.scheduled, value)
 
-    def after_update(self) -> None:
+    def before_step(self, update: int) -> dict[str, float]:
+        try:
+            return {} if self.monitor is None else _finite(self.monitor(update))
+        except ValueError as error:
+            raise UserError(f"this model cannot be measured, so leave out train.monitor_every: {error}") from error
+
+    def after_step(self, update: int) -> dict[str, float]:
+        measured = {} if self.monitor is None else _finite(self.monitor.stepped(update))
         renormalise(self.unit_vectors)
+        return measured
 
 
-def _monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> Monitors | None:
+def _monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> Any:
     """Measures the model on the first batch of the training, at every update that `train.monitor_every` names.
 
     One batch for all measurements, so that curves are free of the noise of batches. None where none are asked for.
@@ -177,26 +182,9 @@ def _monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> Moni
     # that its source is no part of what identifies one.
     monitor = importlib.import_module("..monitor", __package__).Monitor
     batch = objective.micro_batch(0)
-    return _RunMonitor(
-        monitor(
-            model=model, inputs=lambda module: objective.loss_sums(module, batch), every_updates=train.monitor_every
-        )
+    return monitor(
+        model=model, inputs=lambda module: objective.loss_sums(module, batch), every_updates=train.monitor_every
     )
-
-
-class _RunMonitor:
-    def __init__(self, monitor: Any) -> None:
-        """monitor: a `normscope.monitor.Monitor`."""
-        self._monitor = monitor
-
-    def __call__(self, update: int) -> dict[str, float]:
-        try:
-            return _finite(self._monitor(update))
-        except ValueError as error:
-            raise UserError(f"this model cannot be measured, so leave out train.monitor_every: {error}") from error
-
-    def stepped(self, update: int) -> dict[str, float]:
-        return _finite(self._monitor.stepped(update))
 
 
 def _finite(measured: dict[str, float]) -> dict[str, float]:

@@ -102,13 +102,10 @@ class StopRule:
     def __str__(self) -> str:
         return f"{DECIDED}:{self.validations}"
 
-    def has_ended(self, event: Event) -> bool:
-        """Whether this is the last event of a run that this rule has ended, or one that asks for more."""
-        return event["event"] == DECIDED and int(event["validations"]) >= self.validations
-
     def has_stopped(self, folder: RunFolder) -> bool:
         """Whether a run was ended by this rule, or by one that asks for more."""
-        return any(self.has_ended(event) for event in folder.events()[-1:])
+        ends = (event for event in folder.events()[-1:] if event["event"] == DECIDED)
+        return any(int(event["validations"]) >= self.validations for event in ends)
 
 
 class Stopping:

@@ -44,20 +44,10 @@ def _finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FirstBad:
-    """Where a number that is not finite came from."""
+def _first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str:
+    """The first parameter, in the order of a backward pass, whose gradient is not finite; "" without one.
 
-    micro_batch: int
-    """Counted from 0 over all epochs."""
-    parameter: str
-    """The first, in the order of the backward pass, whose gradient is not finite."""
-
-
-def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[int], object]) -> _FirstBad | None:
-    """The first gradient of a micro-batch that is not finite, in the order of a repeated backward pass.
-
-    recompute: runs the forward and backward of the micro-batch of a number again, with the same seed.
+    recompute: runs the forward and backward of a micro-batch.
     """
     bad: list[str] = []
 
@@ -74,25 +64,25 @@ def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[
         if parameter.requires_grad
     ]
     try:
-        recompute(micro_batch)
+        recompute()
     finally:
         for handle in handles:
             handle.remove()
-    return _FirstBad(micro_batch=micro_batch, parameter=bad[0]) if bad else None
+    return bad[0] if bad else ""
 
 
-def what_went_first(loss: float, bad: _FirstBad | None) -> str:
-    """In words, where finite weights gave a loss or a gradient that is not finite."""
+def what_went_first(loss: float, bad: str) -> str:
+    """In words, where finite weights gave a loss or a gradient that is not finite. bad: as `first_bad` says it."""
     what = "the gradient" if math.isfinite(loss) else f"the loss ({loss})"
-    if bad is not None:
-        return f"{what} is not finite; first seen in the gradient of {bad.parameter}, in micro-batch {bad.micro_batch}"
+    if bad:
+        return f"{what} is not finite; first seen in {bad}"
     return f"{what} is not finite, though every single gradient is" + (
         ": the sum of their squares overflows" if math.isfinite(loss) else ""
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Losses:
+class _Losses:
     """Of an update."""
 
     loss: float
@@ -153,7 +143,7 @@ class UpdateGradients:
         self.seed, self.device, self.precision = seed, device, precision
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-    def __call__(self, numbers: range) -> Losses:
+    def __call__(self, numbers: range) -> _Losses:
         """The gradients of the micro-batches of these numbers, added in one tree over their order."""
         # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
         batches = {number: self.feed(number) for number in numbers}
@@ -168,12 +158,14 @@ class UpdateGradients:
             gradients.push([_taken(parameter) for parameter in self.parameters])
         for parameter, gradient in zip(self.parameters, gradients.total(), strict=True):
             parameter.grad = gradient if parameter in reached else None
-        return Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
+        return _Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
 
-    def first_bad(self, numbers: range) -> _FirstBad | None:
-        """Compute each micro-batch's own gradients again; the first that is not finite."""
-        found = (first_bad_gradient(self.model, number, self._alone) for number in numbers)
-        return next(filter(None, found), None)
+    def first_bad(self, numbers: range) -> str:
+        """Compute each micro-batch's own gradients again; in words, where the first is that is not finite, or ""."""
+        for number in numbers:  # counted from 0 over all epochs
+            if parameter := _first_bad_gradient(self.model, lambda number=number: self._alone(number)):  # type: ignore[misc]
+                return f"the gradient of {parameter}, in micro-batch {number}"
+        return ""
 
     def _alone(self, number: int) -> None:
         self.model.zero_grad(set_to_none=True)

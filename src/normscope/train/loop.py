@@ -12,13 +12,13 @@ from torch import nn
 
 from .. import files
 from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
-from ..optim.optimizers import UpdateClipping
+from ..optim.optimizers import clipped_step
 from ..signals import Interrupted, StopRequest
 from .config import DECIDED, Stopping, TrainConfig
 from .device import Precision, autocast
 from .gradients import NonFinite, UpdateGradients, first_bad_weight, unfit_to_keep, what_went_first
 from .metrics import Event, LogMark, MetricsLog
-from .protocol import Feed, Hooks, Monitors, Objective, durations
+from .protocol import Feed, Hooks, Objective, durations
 from .run_folder import RunFolder
 from .saving import Progress, Saving
 
@@ -27,10 +27,9 @@ class Trainer:
     """Trains one model in one run folder. Build it with the model on its device, then `run`.
 
     groups: parameter groups of the optimiser, where the model has its own. probe: called once, with the first update's
-    gradients in place and before the optimiser moves; what it returns is logged as update 0. monitor: measures some
-    updates, which are events of their own. extra_validation: further numbers for each validation (such as BLEU).
-    stopping: ends the run where its outcome is decided. listeners: see every event, with timings added. say: takes
-    notes for the user.
+    gradients in place and before the optimiser moves; what it returns is logged as update 0. extra_validation: further
+    numbers for each validation (such as BLEU). stopping: ends the run where its outcome is decided. listeners: see
+    every event, with timings added. say: takes notes for the user.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class Trainer:
         hooks: Hooks | None = None,
         groups: Iterable[Mapping[str, Any]] | None = None,
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
-        monitor: Monitors | None = None,
         extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
         stopping: Stopping | None = None,
         listeners: Iterable[Callable[[Event], None]] = (),
@@ -75,15 +73,13 @@ class Trainer:
             precision=precision,
         )
         self.optimizer = make_optimizer(model, optimizer, groups)
-        clips = train.clip_update_rms < math.inf
-        self.update_clipping = UpdateClipping(self.optimizer, train.clip_update_rms) if clips else None
         self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()
         self.validate_every, self.checkpoint_every = (
             updates_of.exact(train.validate_every),
             updates_of.exact(train.checkpoint_every),
         )
         self.updates_per_epoch = updates_of.updates_per_epoch
-        self.probe, self.extra_validation, self.monitor = probe, extra_validation, monitor
+        self.probe, self.extra_validation = probe, extra_validation
         self.stopping, self.say, self.listeners = stopping, say, list(listeners)
         self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, say=say)
 
@@ -156,15 +152,14 @@ class Trainer:
         if finite:
             if update == 1 and self.probe is not None:
                 self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
-            measured = {} if self.monitor is None else self.monitor(update)
+            measured = self.hooks.before_step(update)
             if float(norm) > self.train.clip_norm:
                 nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
             for group in self.optimizer.param_groups:
                 # An optimiser that the caller made has groups of its own, without factors.
                 group["lr"] = learning_rate * group.get("lr_factor", 1.0)
             clipped = self._step()
-            measured |= {} if self.monitor is None else self.monitor.stepped(update)
-            self.hooks.after_update()
+            measured |= self.hooks.after_step(update)
             self.progress.summed_lr += learning_rate
         else:
             self._not_finite(update, numbers, losses.loss)
@@ -181,10 +176,10 @@ class Trainer:
 
     def _step(self) -> dict[str, int]:
         """One step of the optimiser; where its size is clipped, how many parameters were."""
-        if self.update_clipping is None:
-            self.optimizer.step()
-            return {}
-        return {"clipped_parameters": self.update_clipping.step()}
+        if self.train.clip_update_rms < math.inf:
+            return {"clipped_parameters": clipped_step(self.optimizer, self.train.clip_update_rms)}
+        self.optimizer.step()
+        return {}
 
     def _not_finite(self, update: int, numbers: range, loss: float) -> None:
         weight = first_bad_weight(self.model)

@@ -14,7 +14,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,20 +58,8 @@ class Objective(ABC):
         """Must hold `nll_nats`, by which the best checkpoint is chosen."""
 
 
-class Monitors(Protocol):
-    """What measures a model at some of its updates and leaves the training as it is."""
-
-    def __call__(self, update: int) -> dict[str, float]:
-        """Called with the update's complete gradients in place, before they are clipped; {} where nothing is due."""
-        ...
-
-    def stepped(self, update: int) -> dict[str, float]:
-        """Called after the optimiser's step of the same update."""
-        ...
-
-
 class Hooks:
-    """What a model asks for around its updates, beside the optimiser's step. This class asks for nothing."""
+    """What is done around updates beside the optimiser's step. This class does nothing."""
 
     def before_first_batch(self, forward: Callable[[], object]) -> None:
         """Called once, before the first update of a run that begins. `forward` passes the first batch through."""
@@ -80,8 +68,14 @@ class Hooks:
         """Called before the gradients of each update; returns numbers that are logged with it."""
         return {}
 
-    def after_update(self) -> None:
-        """Called after each step that the optimiser took."""
+    def before_step(self, update: int) -> dict[str, float]:
+        """Called with the update's complete gradients in place, before they are clipped; returns measurements, which
+        are an event of their own."""
+        return {}
+
+    def after_step(self, update: int) -> dict[str, float]:
+        """Called after the step that the optimiser took; returns further measurements of the update."""
+        return {}
 
 
 def durations(objective: Objective, train: TrainConfig) -> UpdatesOf:
