@@ -32,10 +32,10 @@ def test_the_likeliest_text_is_that_of_transformers_token_for_token(family: str)
     transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
     changes = {"attention.window_tokens": 4} if family == "gemma-2" else {"attention.key_value_heads": 2}
     ours, layout = model_of(family, **changes), FAMILIES[family]
-    exported = layout(ours, IDS)
-    config = transformers.AutoConfig.for_model(**exported.config)
+    written, tensors = layout(ours, IDS)
+    config = transformers.AutoConfig.for_model(**written)
     theirs = getattr(transformers, layout.architecture)._from_config(config, attn_implementation="eager").eval()
-    theirs.load_state_dict(exported.tensors, strict=False)
+    theirs.load_state_dict(tensors, strict=False)
     prompt = [END, 7, 20, 9, 9, 30]
     given = torch.tensor([prompt])
     wanted = theirs.generate(

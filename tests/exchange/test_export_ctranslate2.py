@@ -64,8 +64,8 @@ def served(tmp_path_factory) -> tuple[LoadedRun, Path]:
         tiny(f'data.corpus="{folder / "corpus"}"', 'model.placement="post-ln"', *sizes, *rate, *length), folder / "run"
     )
     run = load_run(folder / "run", device="cpu")
-    report = export(run.model, of_codec(run.codec), folder / "out", FORMS["ctranslate2"])
-    assert report.difference < 1e-4
+    difference = export(run.model, of_codec(run.codec), folder / "out", FORMS["ctranslate2"])
+    assert difference < 1e-4
     return run, folder / "out"
 
 
@@ -145,8 +145,8 @@ def test_random_weights(placement, embeddings, tmp_path):
     model = small_model(placement, embeddings=embeddings).float()
     tokens = [*SPECIAL_TOKENS, *(f"w{i}" for i in range(16))]
     words = Words(ids={t: i for i, t in enumerate(SPECIAL_TOKENS)}, source=tokens, target=tokens, files={})
-    report = export(model, words, tmp_path / "out", FORMS["ctranslate2"])
-    assert report.difference < 1e-5
+    difference = export(model, words, tmp_path / "out", FORMS["ctranslate2"])
+    assert difference < 1e-5
     generator = torch.Generator().manual_seed(3)
     sources = [torch.randint(4, 20, (3 + n % 9,), generator=generator) for n in range(20)]
     ours = beam_search(model, [torch.cat([s, torch.tensor([EOS])]) for s in sources], BeamConfig(beam=1, **FREE))

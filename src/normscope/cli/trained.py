@@ -211,9 +211,7 @@ def export(
     open_trained(run, imports, trust)
     from ..exchange.export import export_run
 
-    report = export_run(run, out, form=form, which=which)
-    left_out = f"; without {', '.join(report.left_out)}" if report.left_out else ""
-    tell(
-        f"{out}: {report.form.name}, opened by {report.form.opened_by}; its outputs differ from ours by at most "
-        f"{report.difference:.2g}{left_out}"
-    )
+    made, difference = export_run(run, out, form=form, which=which)
+    left_out = f"; without {', '.join(made.left_out)}" if made.left_out else ""
+    opened = f"{made.name}, opened by {made.opened_by}"
+    tell(f"{out}: {opened}; its outputs differ from ours by at most {difference:.2g}{left_out}")

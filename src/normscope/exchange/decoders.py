@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ..model import DecoderConfig, LanguageModel
-from .forms import ExportContents, Names, norm_epsilon, renamed, stack_names, tensor_names, weights
+from .forms import norm_epsilon, renamed, stack_names, tensor_names, weights
 
 _QKV = ("query", "key", "value")
-_GPT2_LAYER: Names = {
+_GPT2_LAYER: dict[str, str] = {
     "attention.f.output": "attn.c_proj",
     "attention.norm.main": "ln_1",
     "feed_forward.f.ffn_in": "mlp.c_fc",
@@ -25,7 +25,7 @@ _GPT2_LAYER: Names = {
 GPT2_ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu"}
 
 
-def gpt2(model: LanguageModel, ids: Mapping[str, int]) -> ExportContents:
+def gpt2(model: LanguageModel, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """`GPT2LMHeadModel`: Pre-LN. Its matrices stand as (in, out), those of query, key and value side by side."""
     ours = model.config
     state = weights(model)
@@ -64,7 +64,7 @@ def gpt2(model: LanguageModel, ids: Mapping[str, int]) -> ExportContents:
         "pad_token_id": ids["[PAD]"],
         "dtype": "float32",
     }
-    return ExportContents(config=config, tensors=tensors)
+    return config, tensors
 
 
 def _in_first(name: str, tensor: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def _in_first(name: str, tensor: Tensor) -> Tensor:
     return tensor.T.contiguous() if is_matrix else tensor
 
 
-_MATRICES: Names = {
+_MATRICES: dict[str, str] = {
     "attention.f.query": "self_attn.q_proj",
     "attention.f.key": "self_attn.k_proj",
     "attention.f.value": "self_attn.v_proj",
@@ -82,21 +82,27 @@ _MATRICES: Names = {
     "feed_forward.f.ffn_in": "mlp.up_proj",
     "feed_forward.f.ffn_out": "mlp.down_proj",
 }
-_ROOT: Names = {"embedding.weight": "model.embed_tokens.weight", "decoder.finish.norm.main": "model.norm"}
-_HEAD: Names = {"output.weight": "lm_head.weight"}
+_ENDS: dict[str, str] = {
+    "embedding.weight": "model.embed_tokens.weight",
+    "decoder.finish.norm.main": "model.norm",
+    "output.weight": "lm_head.weight",
+}
 
-_BEFORE: Names = {
+_BEFORE: dict[str, str] = {
     "attention.norm.main": "input_layernorm",
     "feed_forward.norm.main": "post_attention_layernorm",
 }
-_AFTER: Names = {
+_AFTER: dict[str, str] = {
     "attention.norm.main": "post_attention_layernorm",
     "feed_forward.norm.main": "post_feedforward_layernorm",
     "attention.norm.query": "self_attn.q_norm",
     "attention.norm.key": "self_attn.k_norm",
 }
-_BY_HEAD: Names = {"attention.f.query_norm.each": "self_attn.q_norm", "attention.f.key_norm.each": "self_attn.k_norm"}
-_AROUND: Names = {
+_BY_HEAD: dict[str, str] = {
+    "attention.f.query_norm.each": "self_attn.q_norm",
+    "attention.f.key_norm.each": "self_attn.k_norm",
+}
+_AROUND: dict[str, str] = {
     "attention.norm.before": "input_layernorm",
     "attention.norm.after": "post_attention_layernorm",
     "feed_forward.norm.before": "pre_feedforward_layernorm",
@@ -113,29 +119,20 @@ class RotaryLayout:
 
     model_type: str
     architecture: str
-    norms: Names
+    norms: dict[str, str]
     settings: Callable[[DecoderConfig], Mapping[str, Any]] = field(default=lambda ours: {})
     """What its configuration says beside what all of them say."""
     gain_from: float = 0.0
     """What a stored gain of a norm is less than the gain: Gemma stores w and multiplies by 1 + w."""
 
-    def names(self, model: LanguageModel) -> Names:
+    def names(self, model: LanguageModel) -> dict[str, str]:
         """Tensor names, ours -> theirs."""
-        own = dict(model.named_parameters())
-        head = _HEAD if "output.weight" in own else {}
-        names = stack_names(model.decoder, "decoder", "model.layers", _MATRICES | self.norms) | _ROOT | head
-        pairs = tensor_names(names, own)
-        # Matrices without biases have no such tensor on either side.
-        return {ours: theirs for ours, theirs in pairs.items() if ours in own}
+        names = stack_names(model.decoder, "decoder", "model.layers", _MATRICES | self.norms) | _ENDS
+        return tensor_names(names, dict(model.named_parameters()))
 
-    def __call__(self, model: LanguageModel, ids: Mapping[str, int]) -> ExportContents:
-        names, tensors = self.names(model), weights(model)
-        if names.keys() != tensors.keys():
-            raise ValueError(f"no place for {', '.join(sorted(names.keys() ^ tensors.keys())[:5])}")
-        return ExportContents(
-            config=self._config(model, ids),
-            tensors={names[ours]: self.stored(ours, tensor) for ours, tensor in tensors.items()},
-        )
+    def __call__(self, model: LanguageModel, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        tensors = {name: self.stored(name, tensor) for name, tensor in weights(model).items()}
+        return self._config(model, ids), renamed(tensors, self.names(model))
 
     def stored(self, name: str, tensor: Tensor) -> Tensor:
         """Our tensor of that name as it is written there."""

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..data.parallel.vocabulary import BOS, EOS, PAD
 from ..model import EncoderDecoder, MaskedEncoder
 from ..model.embedding import sinusoids
-from .forms import ExportContents, Names, norm_epsilon, renamed, stack_names, weights
+from .forms import norm_epsilon, renamed, stack_names, weights
 
-_BERT_LAYER: Names = {
+_BERT_LAYER: dict[str, str] = {
     "attention.f.query": "attention.self.query",
     "attention.f.key": "attention.self.key",
     "attention.f.value": "attention.self.value",
@@ -21,15 +22,15 @@ _BERT_LAYER: Names = {
     "feed_forward.f.ffn_in": "intermediate.dense",
     "feed_forward.f.ffn_out": "output.dense",
 }
-_POST_NORMS: Names = {
+_POST_NORMS: dict[str, str] = {
     "attention.norm.main": "attention.output.LayerNorm",
     "feed_forward.norm.main": "output.LayerNorm",
 }
-_PRE_NORMS: Names = {
+_PRE_NORMS: dict[str, str] = {
     "attention.norm.main": "attention.LayerNorm",
     "feed_forward.norm.main": "intermediate.LayerNorm",
 }
-_EMBEDDING: Names = {
+_EMBEDDING: dict[str, str] = {
     "embedding.weight": "embeddings.word_embeddings.weight",
     "embedding.positions": "embeddings.position_embeddings.weight",
     "embedding.segments": "embeddings.token_type_embeddings.weight",
@@ -39,7 +40,7 @@ _EMBEDDING: Names = {
 BERT_ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
-def bert(model: MaskedEncoder, ids: Mapping[str, int]) -> ExportContents:
+def bert(model: MaskedEncoder, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """`BertForPreTraining`, and so `BertModel` and every other head's model of BERT: Post-LN."""
     names = {
         **{ours: f"bert.{theirs}" for ours, theirs in _EMBEDDING.items()},
@@ -54,16 +55,18 @@ def bert(model: MaskedEncoder, ids: Mapping[str, int]) -> ExportContents:
         "model_type": "bert",
         "max_position_embeddings": model.config.positions,
     }
-    return ExportContents(config=config, tensors=renamed(weights(model), names))
+    return config, renamed(weights(model), names)
 
 
-def roberta_prelayernorm(model: MaskedEncoder, ids: Mapping[str, int]) -> ExportContents:
+NO_JUDGE = ("next_sentence.weight", "next_sentence.bias")
+"""Weights of ours that have no place in `RobertaPreLayerNormForMaskedLM`."""
+
+
+def roberta_prelayernorm(model: MaskedEncoder, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """`RobertaPreLayerNormForMaskedLM`: Pre-LN with a final norm. Judging sentence pairs has no place there.
 
     Its positions count from the padding id + 1, so the table has that many rows more.
     """
-    state = weights(model)
-    left_out = ("next_sentence.weight", "next_sentence.bias")
     at = "roberta_prelayernorm"
     names = {
         **{ours: f"{at}.{theirs}" for ours, theirs in _EMBEDDING.items()},
@@ -73,7 +76,7 @@ def roberta_prelayernorm(model: MaskedEncoder, ids: Mapping[str, int]) -> Export
         "transform_norm": "lm_head.layer_norm",
         "output_bias": "lm_head.bias",
     }
-    tensors = renamed({name: tensor for name, tensor in state.items() if name not in left_out}, names)
+    tensors = renamed({name: one for name, one in weights(model).items() if name not in NO_JUDGE}, names)
     unused = torch.zeros(ids["[PAD]"] + 1, model.config.width)
     table = f"{at}.embeddings.position_embeddings.weight"
     tensors[table] = torch.cat([unused, tensors[table]])
@@ -82,7 +85,7 @@ def roberta_prelayernorm(model: MaskedEncoder, ids: Mapping[str, int]) -> Export
         "model_type": "roberta-prelayernorm",
         "max_position_embeddings": len(tensors[table]),
     }
-    return ExportContents(config=config, tensors=tensors, left_out=left_out)
+    return config, tensors
 
 
 def _bert_config(model: MaskedEncoder, ids: Mapping[str, int]) -> dict[str, Any]:
@@ -113,7 +116,7 @@ POSITIONS = 2048
 """Rows of the exported table of sinusoids: our decoder stops at 1.2 times the longest source, 1024 tokens, and 10."""
 
 
-def _attention(ours: str, theirs: str, norm: str) -> Names:
+def _attention(ours: str, theirs: str, norm: str) -> dict[str, str]:
     matrices = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
     return {f"{ours}.f.{our}": f"{theirs}.{their}" for our, their in matrices.items()} | {f"{ours}.norm.main": norm}
 
@@ -126,13 +129,13 @@ _LAYER = _attention("attention", "self_attn", "self_attn_layer_norm") | {
 _CROSS = _attention("cross_attention", "encoder_attn", "encoder_attn_layer_norm")
 
 
-def marian(model: EncoderDecoder, ids: Mapping[str, int]) -> ExportContents:
+def marian(model: EncoderDecoder, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """`MarianMTModel`: Post-LN. Its own sinusoids begin at position 0 and have other frequencies, so ours go along.
 
     It ties what a sentence's decoder begins with to no other token, so that </s>, as in fairseq, can be it.
     """
     shared = model.source_embedding is model.target_embedding
-    rows: Names = (
+    rows: dict[str, str] = (
         {"target_embedding.weight": "model.shared.weight"}
         if shared
         else {
@@ -151,10 +154,10 @@ def marian(model: EncoderDecoder, ids: Mapping[str, int]) -> ExportContents:
         "share_encoder_decoder_embeddings": shared,
         "forced_eos_token_id": None,
     }
-    return ExportContents(config=config, tensors=tensors)
+    return config, tensors
 
 
-def m2m100(model: EncoderDecoder, ids: Mapping[str, int]) -> ExportContents:
+def m2m100(model: EncoderDecoder, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """`M2M100ForConditionalGeneration`: Pre-LN with a final norm in both stacks, and fairseq's sinusoids, as ours.
 
     It has one table of embeddings for both languages.
@@ -162,10 +165,10 @@ def m2m100(model: EncoderDecoder, ids: Mapping[str, int]) -> ExportContents:
     final = {f"{side}.finish.norm.main": f"model.{side}.layer_norm" for side in ("encoder", "decoder")}
     names = {"target_embedding.weight": "model.shared.weight"} | _names(model) | final
     config = _config(model) | {"architectures": ["M2M100ForConditionalGeneration"], "model_type": "m2m_100"}
-    return ExportContents(config=config, tensors=renamed(weights(model), names))
+    return config, renamed(weights(model), names)
 
 
-def _names(model: EncoderDecoder) -> Names:
+def _names(model: EncoderDecoder) -> dict[str, str]:
     """Of everything but the embedding and the final norms, which only one of the two has."""
     encoder = stack_names(model.encoder, "encoder", "model.encoder.layers", _LAYER)
     return encoder | stack_names(model.decoder, "decoder", "model.decoder.layers", _LAYER | _CROSS)

@@ -1,6 +1,6 @@
 """Every form in which other libraries take our models, and the writing of a whole folder."""
 
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..runs.trained import load_run
 from ..tasks.registry import task_of
 from ..tasks.words import Words
 from .decoders import GATE_CURVES, GEMMA_2, GPT2_ACTIVATIONS, LLAMA, OLMO_2, QWEN_3, RotaryLayout, gpt2
-from .encoders import BERT_ACTIVATIONS, bert, m2m100, marian, roberta_prelayernorm
+from .encoders import BERT_ACTIVATIONS, NO_JUDGE, bert, m2m100, marian, roberta_prelayernorm
 from .forms import AnyModel, ExportForm, refuse
 from .libraries import difference, translator_difference, write_ctranslate2, writer
 
@@ -85,6 +85,7 @@ FORMS: dict[str, ExportForm] = {
             MaskedEncoder,
             "pre-ln",
             roberta_prelayernorm,
+            left_out=NO_JUDGE,
             activations=BERT_ACTIVATIONS,
         ),
         _transformers("gpt2", "GPT2LMHeadModel", LanguageModel, "pre-ln", gpt2, activations=GPT2_ACTIVATIONS),
@@ -110,34 +111,26 @@ FORMS: dict[str, ExportForm] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What an export wrote."""
-
-    form: ExportForm
-    left_out: tuple[str, ...]
-    """Weights of ours that have no place there."""
-    difference: float
-    """The largest one of its outputs from ours on a small batch, in float32."""
-
-
-def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "best") -> Report:
+def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "best") -> tuple[ExportForm, float]:
     """Write a run's model, and its tokeniser, as another library has them; without `form` as the first that fits.
 
-    Raises UserError where no form fits, naming those that would, and where `out` is not free.
+    Returns the form, and what `export` does. Raises UserError where no form fits, naming those that would, and where
+    `out` is not free.
     """
     loaded = load_run(run, which=which, device="cpu")
     words = task_of(loaded.config).words(loaded.codec)
-    return export(loaded.model, words, out, chosen(form, loaded.model))
+    found = chosen(form, loaded.model)
+    return found, export(loaded.model, words, out, found)
 
 
 def chosen(name: str | None, model: AnyModel) -> ExportForm:
     """The form of that name, or without one the first that holds `model`. Raises UserError naming those that do."""
     if name is None:
-        for form in FORMS.values():
-            if isinstance(model, form.model) and fits(form, model):
-                return form
         forms = [form for form in FORMS.values() if isinstance(model, form.model)]
+        for form in forms:
+            with suppress(UserError):
+                refuse(form, model)
+                return form
         known = "; ".join(f"{form.name}: {', '.join(form.placements(model))}" for form in forms)
         raise UserError(
             f"no other library has a model that computes this one (placement {model.config.placement!r}, norm "
@@ -149,25 +142,15 @@ def chosen(name: str | None, model: AnyModel) -> ExportForm:
     return FORMS[name]
 
 
-def fits(form: ExportForm, model: AnyModel) -> bool:
-    """True where `form` can hold `model`."""
-    try:
-        refuse(form, model)
-    except UserError:
-        return False
-    return True
-
-
-def export(model: AnyModel, words: Words, out: Path, form: ExportForm) -> Report:
+def export(model: AnyModel, words: Words, out: Path, form: ExportForm) -> float:
     """Write `model` as `form` into the folder `out`, whole or not at all, and open it again to compare outputs.
 
-    Raises UserError where `out` exists and is not empty, where `form` cannot hold the model, and without the library
-    that opens it.
+    Returns their largest difference from ours on a small batch, in float32. Raises UserError where `out` exists and is
+    not empty, where `form` cannot hold the model, and without the library that opens it.
     """
     refuse(form, model)
     refuse_foreign(out, nothing_of_ours)
     model = model.cpu().float().eval()
     with disk_errors(f"writing {out}"), whole_folder(out) as folder:
-        left_out = form.write(model, folder, words)
-        apart = form.difference(model, folder, words)
-    return Report(form=form, left_out=left_out, difference=apart)
+        form.write(model, folder, words)
+        return form.difference(model, folder, words)

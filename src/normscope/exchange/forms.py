@@ -19,19 +19,6 @@ from ..tasks.registry import TASKS
 from ..tasks.words import Words
 
 AnyModel = EncoderDecoder | MaskedEncoder | LanguageModel
-Names = dict[str, str]
-"""Ours -> theirs: a tensor, or a module with a weight and a bias."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportContents:
-    """A model as Hugging Face transformers has it on disk."""
-
-    config: dict[str, Any]
-    """Of `config.json`."""
-    tensors: dict[str, Tensor]
-    left_out: tuple[str, ...] = ()
-    """Weights of ours that have no place there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +31,13 @@ class ExportForm:
     model: type[AnyModel]
     wirings: tuple[str, ...]
     """Placements whose formula it computes; others with the same formula fit too."""
-    write: Callable[[Any, Path, Words], tuple[str, ...]]
-    """(model, folder, words) -> names of weights that have no place there. Raises UserError for settings that the form
-    does not have, or a library that is not installed."""
+    write: Callable[[Any, Path, Words], None]
+    """Of (model, folder, words). Raises UserError for a library that is not installed."""
     difference: Callable[[Any, Path, Words], float]
     """(model, folder, words) -> the largest difference of an opened folder's outputs from ours, on a small batch in
     float32."""
+    left_out: tuple[str, ...] = ()
+    """Weights of ours that have no place there."""
     one_table: bool = False
     """True where both languages of an encoder-decoder have one table of embeddings."""
     epsilon: float | None = None
@@ -179,8 +167,8 @@ def norm_epsilon(model: AnyModel) -> float:
     return next(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm | RMSNorm))  # type: ignore[return-value]
 
 
-def stack_names(stack: Stack, at: str, layers: str, of_block: Names) -> Names:
-    """Names of every block: ours under `at`, theirs under `layers` with its number."""
+def stack_names(stack: Stack, at: str, layers: str, of_block: dict[str, str]) -> dict[str, str]:
+    """dict[str, str] of every block: ours under `at`, theirs under `layers` with its number."""
     return {
         f"{at}.blocks.{block}.{ours}": f"{layers}.{block}.{theirs}"
         for block in range(len(stack.blocks))
@@ -193,21 +181,17 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach().to("cpu", torch.float32, copy=True) for name, p in model.named_parameters()}
 
 
-def tensor_names(names: Names, known: Iterable[str]) -> Names:
-    """The same for tensors alone: a module's name becomes those of its weight and its bias."""
+def tensor_names(names: dict[str, str], known: Iterable[str]) -> dict[str, str]:
+    """Of the tensors that are there; a module's name becomes those of its weight and its bias."""
     ours = set(known)
-    pairs: Names = {}
-    for our, their in names.items():
-        if our in ours:
-            pairs[our] = their
-        else:
-            pairs |= {f"{our}.{part}": f"{their}.{part}" for part in ("weight", "bias")}
-    return pairs
+    parts = {f"{our}.{part}": f"{their}.{part}" for our, their in names.items() for part in ("weight", "bias")}
+    return {our: their for our, their in (names | parts).items() if our in ours}
 
 
-def renamed(tensors: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
-    """Every tensor under its other name. Raises ValueError where one has none, or where a name has no tensor."""
+def renamed(tensors: Mapping[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
+    """Every tensor under its other name. names: ours -> theirs, of a tensor, or of a module with a weight and a bias.
+
+    Raises KeyError for a tensor without one.
+    """
     pairs = tensor_names(names, tensors)
-    if pairs.keys() != tensors.keys():
-        raise ValueError(f"names and tensors differ: {', '.join(sorted(pairs.keys() ^ tensors.keys())[:5])}")
     return {pairs[name]: tensor for name, tensor in tensors.items()}

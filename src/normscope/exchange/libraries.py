@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,31 +19,28 @@ from torch import Tensor
 
 from ..data.parallel.vocabulary import EOS
 from ..errors import UserError, installation
-from ..model import EncoderDecoder, LanguageModel, Layout, MaskedEncoder
+from ..model import EncoderDecoder, LanguageModel, Layout
 from ..model.embedding import sinusoids
 from ..tasks.words import Words
 from .encoders import POSITIONS
-from .forms import ExportContents, norm_epsilon, weights
+from .forms import AnyModel, norm_epsilon, weights
 
 _LENGTHS = (9, 4, 12, 1)
 """Of the sentences on which outputs are compared: padding must play no part."""
 
-_AnyModel = TypeVar("_AnyModel", EncoderDecoder, MaskedEncoder, LanguageModel)
-
 
 def writer(
-    convert: Callable[[_AnyModel, Mapping[str, int]], ExportContents],
-) -> Callable[[_AnyModel, Path, Words], tuple[str, ...]]:
-    """What writes a folder from what `convert` gives."""
+    convert: Callable[[Any, Mapping[str, int]], tuple[dict[str, Any], dict[str, Tensor]]],
+) -> Callable[[Any, Path, Words], None]:
+    """What writes a folder of transformers. convert: model and special ids -> its `config.json`, and its tensors."""
 
-    def write(model: _AnyModel, folder: Path, words: Words) -> tuple[str, ...]:
-        exported = convert(model, words.ids)
-        text = json.dumps(exported.config, indent=2, ensure_ascii=False) + "\n"
+    def write(model: Any, folder: Path, words: Words) -> None:
+        config, tensors = convert(model, words.ids)
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / "config.json").write_text(text, encoding="utf-8", newline="\n")
         # Hugging Face refuses a file of tensors that does not say whose it is.
-        save_file(exported.tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         _write_files(folder, words)
-        return exported.left_out
 
     return write
 
@@ -53,7 +50,7 @@ def _write_files(folder: Path, words: Words) -> None:
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
 
 
-def difference(model: _AnyModel, folder: Path, words: Words) -> float:
+def difference(model: AnyModel, folder: Path, words: Words) -> float:
     """The largest difference of logits: of an encoder all but the pooler, which a model for masked tokens lacks."""
     opened = _opened(folder)
     with torch.inference_mode():
@@ -141,7 +138,7 @@ _END = "</s>"
 _PARTS = ("weight", "bias")
 
 
-def write_ctranslate2(model: EncoderDecoder, folder: Path, words: Words) -> tuple[str, ...]:
+def write_ctranslate2(model: EncoderDecoder, folder: Path, words: Words) -> None:
     """`model.bin`, `config.json` and the vocabularies of CTranslate2, beside the tokeniser's files.
 
     Weights are float32; CTranslate2 turns them into int8 or bfloat16 when it opens the folder (`compute_type`). Raises
@@ -167,7 +164,6 @@ def write_ctranslate2(model: EncoderDecoder, folder: Path, words: Words) -> tupl
     spec.optimize(quantization=None)
     spec.save(str(folder))
     _write_files(folder, words)
-    return ()
 
 
 def _fill(spec: Any, state: dict[str, NDArray[np.float32]], model: EncoderDecoder) -> None:
@@ -210,7 +206,7 @@ def translator_difference(model: EncoderDecoder, folder: Path, words: Words) -> 
     generator = torch.Generator().manual_seed(1)
     pairs = [
         (_drawn(words.source, length, words, generator), _drawn(words.target, length + 2, words, generator))
-        for length in (9, 4, 12, 1)
+        for length in _LENGTHS
     ]
     scored = translator.score_batch(
         [[words.source[i] for i in source] for source, _ in pairs],
