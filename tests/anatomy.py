@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_209,
-    "lines of normscope": 56_098,
+    "lines": 69_100,
+    "lines of normscope": 55_989,
     "files": 402,
     "import lines, %": 6.01,
-    "public nouns": 539,
+    "public nouns": 532,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -23,15 +23,7 @@ from ..train.config import Stopping
 from ..train.device import describe, refuse_several
 from ..train.metrics import Event
 from ..train.saving import Progress
-from .config import (
-    claim,
-    is_over,
-    keep_environment,
-    mend_vocabularies,
-    refuse_other_configuration,
-    refuse_shorter,
-    resolve,
-)
+from . import config as configured
 from .machine import precision_of, prepare_machine
 
 
@@ -52,9 +44,9 @@ def train_run(
     refuse_several()
     folder = RunFolder(path)
     with disk_errors(f"training {path}"):
-        config = resolve(config, folder)
-        refuse_other_configuration(folder, config)
-        if from_step is None and is_over(folder, config):
+        config = configured.resolve(config, folder)
+        configured.refuse_other_configuration(folder, config)
+        if from_step is None and configured.is_over(folder, config):
             say(f"{path} is finished; nothing to do")
             return Progress.of_state(folder.checkpoint("last").state())
         if from_step is None and stop_when is not None and stop_when.has_stopped(folder):
@@ -123,10 +115,10 @@ def _held(
         task_of(config).save_vocabularies(corpus, vocabularies)
 
     with folder.lock():
-        refuse_shorter(folder, config, updates, from_step)
-        claim(folder, config, save)
-        keep_environment(folder, environment, config.data.corpus, say)
-        mend_vocabularies(folder, save, say)
+        configured.refuse_shorter(folder, config, updates, from_step)
+        configured.claim(folder, config, save)
+        configured.keep_environment(folder, environment, config.data.corpus, say)
+        configured.mend_vocabularies(folder, save, say)
         if never_peaks(config.schedule, horizon_updates=updates):
             say(
                 f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than the training "
