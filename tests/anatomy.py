@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_100,
-    "lines of normscope": 55_989,
-    "files": 402,
-    "import lines, %": 6.01,
+    "lines": 69_064,
+    "lines of normscope": 55_953,
+    "files": 401,
+    "import lines, %": 5.98,
     "public nouns": 532,
     "homonyms": 25,
 }

@@ -20,7 +20,7 @@ import torch
 import unsynced
 from drawing import drawn_once
 from normscope.__main__ import main
-from normscope.compare import costs, pool as grid_pool
+from normscope.compare import compare as comparing, pool as grid_pool
 from normscope.data import opening, work
 from normscope.processes.surroundings import interpreter
 from normscope.report.comparison import page
@@ -49,7 +49,7 @@ class Bench:
         machine.fast_matmul = lru_cache(machine.fast_matmul)  # type: ignore[assignment]
         opening._TOY_HELD_OUT = 12
         opening.toy_corpus = lru_cache(opening.toy_corpus)
-        costs.trial_seconds = lambda config, corpus: 0.01
+        comparing._trial_seconds = lambda config, corpus: 0.01
         # torch keeps one whenever it seeds devices that it has not begun, and looks at every file named in it.
         traceback.format_stack = lambda *_: []  # type: ignore[assignment]
         page.environment = lru_cache(page.environment)  # type: ignore[assignment]

@@ -4,33 +4,31 @@ One command holds a folder at a time. `prepare` writes down what a comparison wo
 """
 
 import shlex
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import torch
 
 from ..errors import UserError, option
 from ..files import disk_errors
 from ..report.comparison.contents import ComparisonPage
+from ..report.words import counted, duration
 from ..runs.config import load_run_config
+from ..runs.machine import plan
 from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
-from ..train import RunFolder, StopRule
-from .costs import announced, costs_of, updates_of
+from ..train import RunFolder, StopRule, durations
+from . import manifest as manifests
 from .grid import Cell, alone, write_configs
-from .manifest import (
-    Manifest,
-    about,
-    cell_of,
-    former_manifest,
-    named_cells,
-    refuse_unlike,
-    write_manifest,
-)
 from .page import compare, refuse_other_report
 from .pool import PoolOptions, at_once, train_all, train_command
-from .state import CellState
+from .state import looked_at
+
+_LONG_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +63,18 @@ def run_comparison(
     config = cells[0].config
     corpus = corpus_of(config, evaluate)
     with alone(folder):
-        updates = updates_of(config, corpus)
-        manifest = former_manifest(folder, lambda config: corpus) or about(config, corpus)
-        refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
+        updates = _updates_of(config, corpus)
+        manifest = manifests.former_manifest(folder, lambda config: corpus) or manifests.about(config, corpus)
+        former = manifests.named_cells(folder, manifest.cells)
+        manifests.refuse_unlike(cells, former, manifest, corpus.fingerprint, folder)
         refuse_other_report(folder)
-        costs = costs_of(cells, corpus, manifest.costs)
+        costs = _costs_of(cells, corpus, manifest.costs)
         together = at_once(options.processes, config)
-        announcement = announced(cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when)
+        announcement = _announced(cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when)
         manifest = replace(manifest.grown(title, options.command, cells), costs=costs)
         with disk_errors(f"writing into {folder}"):
             write_configs(cells)
-        write_manifest(folder, manifest)
+        manifests.write_manifest(folder, manifest)
         if defaults:
             options.say(f"not given, so the defaults of compare: {'; '.join(defaults)}")
         for line in (*(f"note: {one}" for one in task_of(config).notes(corpus)), announcement):
@@ -83,9 +82,9 @@ def run_comparison(
         states, stopped = train_all(cells, updates, options, evaluate)
         failed = {state.cell.name: state.message for state in states if state.status == "failed"}
         manifest = replace(manifest, failed={**manifest.failed, **failed})
-        write_manifest(folder, manifest)
+        manifests.write_manifest(folder, manifest)
         with disk_errors(f"writing the report into {folder}"):
-            page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
+            page, file = compare(manifests.named_cells(folder, manifest.cells), manifest, folder)
     problems = [state for state in states if state.message and state.status in ("failed", "finished")]
     lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
     return ComparisonResult(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
@@ -103,6 +102,86 @@ def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
     return corpus
 
 
+def _updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
+    """Updates of a whole run. Raises UserError where the corpus has no use for the task."""
+    objective = task_of(config).objective(config, corpus, torch.device("cpu"))
+    return durations(objective, config.train)(config.train.duration)
+
+
+def _announced(
+    cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int, stop_when: StopRule | None = None
+) -> str:
+    """A line that says how many runs there are, how long each is, and about how long all of them take.
+
+    at_once: how many run at a time. stop_when: ends runs early. Raises UserError where a run has been trained for
+    longer than that.
+    """
+    states = looked_at(cells, updates, stop_when)
+    for state in states:
+        if state.update > updates:
+            raise UserError(
+                f"{state.cell.folder.path} has been trained for {state.update} updates, and train.duration asks for "
+                f"{updates}; give a longer duration, or choose another folder with {option('out')}"
+            )
+    left = sum(updates - state.update for state in states if not state.over)
+    finished = sum(state.over for state in states)
+    runs = f"{counted(len(cells), 'run')} of {counted(updates, 'update')}"
+    if finished:
+        runs += f", {finished} of them finished"
+    if not left:
+        return runs
+    said = f"{runs}; {at_once} at a time"
+    config = cells[0].config
+    if config.train.device != "cpu":
+        return said
+    seconds = _trial_seconds(config, corpus) * config.train.accumulation
+    total = seconds * max(
+        left / min(at_once, len(cells) - finished), max(updates - s.update for s in states if not s.over)
+    )
+    return f"{said}; about {duration(total)} of training, by the time of one trial batch"
+
+
+def _trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
+    """Time of one batch of a training on the CPU, forward and backward, in the threads of a run."""
+    task = task_of(config)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(int(config.train.threads))
+    try:
+        model, batch = task.build(config, corpus.codec), task.batches(config, corpus)(0)
+        model.train()
+        seconds = _LONG_SECONDS
+        # A first pass is slow; where a pass is long it need not be repeated.
+        for _ in range(3):
+            begun = time.perf_counter()
+            batch.loss(batch.run(model)).backward()  # type: ignore[no-untyped-call]
+            last, seconds = seconds, time.perf_counter() - begun
+            if seconds > _LONG_SECONDS:
+                break
+    finally:
+        torch.set_num_threads(threads)
+    return min(last, seconds)
+
+
+def _costs_of(
+    cells: Sequence[Cell], corpus: AnyCorpus, known: Mapping[str, Mapping[str, float]]
+) -> Mapping[str, Mapping[str, float]]:
+    """`Manifest.costs` of every placement among the cells, and those that are known; those alone for a task that does
+    not ask for it. Raises UserError where the model cannot have one of the placements."""
+    if not task_of(cells[0].config).weighs_placements:
+        return known
+    found = dict(known)
+    for cell in cells:
+        if cell.arm.placement not in found:
+            planned = plan(cell.config)
+            found[cell.arm.placement] = {
+                "parameters": planned.parameters,
+                "memory_bytes": planned.sum,
+                "flops": planned.flops_per_update,
+                "seconds": _trial_seconds(cell.config, corpus),
+            }
+    return found
+
+
 def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) -> list[str]:
     """Write the configurations of the runs; the command that trains each one that is not over, a line each.
 
@@ -110,11 +189,8 @@ def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) 
     """
     with alone(folder), disk_errors(f"writing into {folder}"):
         write_configs(cells)
-        states = [CellState(cell) for cell in cells]
-        for state in states:
-            state.read_new_events()
-            state.reopen(stop_when)
-        commands = [train_command(state.cell, stop_when) for state in states if not state.over]
+        left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
+        commands = [train_command(cell, stop_when) for cell in left]
         return [shlex.join(["normscope", *words[2:]]) for words in commands]
 
 
@@ -127,7 +203,7 @@ def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> t
     found = [opened(folder) for folder in folders]
     cells, manifest = found[0]
     for folder, (others, of_others) in zip(folders[1:], found[1:], strict=True):
-        refuse_unlike(others, cells, manifest, of_others.corpus.fingerprint, folders[0])
+        manifests.refuse_unlike(others, cells, manifest, of_others.corpus.fingerprint, folders[0])
         for other in others:
             if twice := [cell for cell in cells if cell.name == other.name]:
                 raise UserError(
@@ -143,14 +219,15 @@ def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> t
         return compare(cells, replace(manifest, title=title or manifest.title), out)
 
 
-def opened(folder: Path) -> tuple[list[Cell], Manifest]:
+def opened(folder: Path) -> tuple[list[Cell], manifests.Manifest]:
     """The runs of a folder, which is that of a comparison or a run, and what it says of them. Raises UserError."""
     run = RunFolder(folder)
     if run.is_run:
         config = load_run_config(run)
-        return [cell_of(run, config)], about(config, task_of(config).recorded(config, run.vocabularies))
-    manifest = former_manifest(folder, lambda config: task_of(config).open(config))
-    cells = named_cells(folder, manifest.cells) if manifest is not None else []
+        corpus = task_of(config).recorded(config, run.vocabularies)
+        return [manifests.cell_of(run, config)], manifests.about(config, corpus)
+    manifest = manifests.former_manifest(folder, lambda config: task_of(config).open(config))
+    cells = manifests.named_cells(folder, manifest.cells) if manifest is not None else []
     if manifest is None or not cells:
         raise UserError(f"{folder} holds no comparison and is no run; give the --out of a comparison, or a run folder")
     return cells, manifest

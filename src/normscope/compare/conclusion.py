@@ -1,15 +1,15 @@
 """What the page says of a comparison in words: its conclusion, what the paper says of it, and what its runs share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ..evidence.judging import Answer
 from ..optim import parse_duration
-from ..placement import StandIn, named
+from ..placement import AsBuilt, StandIn, named
 from ..placement.printing import formula
 from ..report.comparison.contents import Status
-from ..report.words import counted, joined, number
+from ..report.words import counted, joined, number, significant
 from ..tasks.protocol import FactLines
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
@@ -273,6 +273,22 @@ def facts_of_stopping(rows: Sequence[JudgedRuns]) -> FactLines:
             "may still learn",
         )
     ]
+
+
+def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> FactLines:
+    """A row for each placement, in multiples of what the model as it is built takes, or else of the first."""
+    rows = []
+    first = costs.get(AsBuilt.name) or next(iter(costs.values()), {})
+    for name, cost in costs.items():
+        words = (
+            f"{cost['parameters']:,} parameters, {significant(cost['memory_bytes'] / 1e6)} MB, "
+            f"{significant(1e3 * cost['seconds'])} ms a batch"
+        )
+        if cost is not first:
+            memory, time = (cost[key] / first[key] for key in ("memory_bytes", "seconds"))
+            words += f": {memory:.2f} times the memory and {time:.2f} times the time"
+        rows.append((f"Cost of {named(name).title}", words))
+    return rows
 
 
 def _durations(configs: Sequence[RunConfig]) -> str:

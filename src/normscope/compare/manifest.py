@@ -16,7 +16,6 @@ from ..tasks.protocol import AnyCorpus, FactLines
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
-from .costs import costs_from
 from .grid import Arm, Cell
 
 FILE = "comparison.json"
@@ -53,8 +52,10 @@ class Manifest:
     """Names of its runs, in the order of the report."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By name, the last message of runs whose process has ended without finishing them."""
-    costs: Mapping[str, Any] = field(default_factory=dict)
-    """What placements take in memory and time, where that was measured (`costs_of`)."""
+    costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By the name of a placement, what a process takes that trains the model, where that was measured: parameters,
+    memory_bytes (weights, gradients, the optimiser's state, and what the passes of a batch keep), flops of an update,
+    in products, and seconds of a batch on this machine's CPU, forward and backward: the least of a few."""
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
         """With the runs of one more command, which is about to try again what failed of them."""
@@ -125,10 +126,17 @@ def read_manifest(folder: Path) -> Manifest | None:
             commands=tuple(map(str, table["commands"])),
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
-            costs=costs_from(table.get("costs", {})),
+            costs={name: _cost(one) for name, one in table.get("costs", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}") from error
+
+
+def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
+    """As it was kept. Raises AttributeError, TypeError or ValueError for what is no cost."""
+    if found.keys() != {"parameters", "memory_bytes", "flops", "seconds"} or not all(n > 0 for n in found.values()):
+        raise ValueError(f"what a placement takes is four numbers above 0, got {found}")
+    return found
 
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:

@@ -21,8 +21,7 @@ from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate
 from ..train.run_folder import Event
 from . import curves
-from .conclusion import conclusion, facts, facts_of_stopping, formula_in
-from .costs import facts_of_costs
+from .conclusion import conclusion, facts, facts_of_costs, facts_of_stopping, formula_in
 from .grid import Arm, Cell
 from .manifest import Manifest
 from .pool import train_command

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..errors import UserError, option
-from ..optim import parse_duration
 from ..processes.surroundings import halted, interpreter, is_held, with_lifeline
 from ..signals import Interrupted, StopRequest
 from ..tasks.run_config import RunConfig
@@ -18,7 +17,7 @@ from ..train import StopRule
 from ..train.config import DECIDED
 from ..train.device import available_cores
 from .grid import Cell
-from .state import CellState
+from .state import CellState, looked_at
 
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS = 0.5
@@ -93,13 +92,6 @@ def at_once(processes: int, config: RunConfig) -> int:
     return processes or max(1, available_cores() // (threads if threads != "auto" else 1))
 
 
-def _waiting(cell: Cell, updates: int | None) -> CellState:
-    """A cell of which nothing was looked at yet; updates: as of `run_cells`."""
-    number, unit = parse_duration(cell.config.train.duration)
-    stated = int(number) if unit == "updates" else None
-    return CellState(cell, updates or stated, epochs=float(number) if unit == "epochs" else None)
-
-
 def run_cells(
     cells: Iterable[Cell],
     *,
@@ -116,10 +108,7 @@ def run_cells(
     so goes on. watch: called twice a second with the states of all cells. Raises Interrupted after a signal that asks
     for an end, when every run under way has saved. Should this process be killed, its runs save and end too.
     """
-    states = [_waiting(cell, updates) for cell in cells]
-    for state in states:
-        state.read_new_events()
-        state.reopen(stop_when)
+    states = looked_at(cells, updates, stop_when)
     waiting = [work for work in (_work(state, evaluate, stop_when) for state in states) if work.commands]
     running: list[_Work] = []
     watched = -_WATCH_SECONDS

@@ -3,10 +3,11 @@
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..optim import parse_duration
 from ..train import StopRule
 from ..train.config import DECIDED
 from .grid import Cell
@@ -173,6 +174,23 @@ class CellState:
         # A run that has been given more updates since is not finished.
         elif event["event"] == "finished" and self.update >= (self.updates or 0):
             self.status, self.message = event["event"], ""
+
+
+def looked_at(cells: Iterable[Cell], updates: int | None, rule: StopRule | None) -> list[CellState]:
+    """How far the runs of cells are that nobody trains yet.
+
+    updates: those of every cell's whole run; None for what its configuration says. rule: may leave open a run that was
+    stopped early (`CellState.reopen`).
+    """
+    states = []
+    for cell in cells:
+        number, unit = parse_duration(cell.config.train.duration)
+        stated = int(number) if unit == "updates" else None
+        state = CellState(cell, updates or stated, epochs=float(number) if unit == "epochs" else None)
+        state.read_new_events()
+        state.reopen(rule)
+        states.append(state)
+    return states
 
 
 _NUMBERS = ("update", "epoch", "nll_nats", "validations")
