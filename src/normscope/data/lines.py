@@ -5,22 +5,12 @@ import hashlib
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ..errors import UserError, installation
-
-
-@dataclass(slots=True)
-class Position:
-    """How far a file has been read; whoever reads it keeps it up to date, roughly."""
-
-    file_bytes: int = 0
-    """Of the file as it lies on the disk."""
-
 
 MAX_LINE_BYTES = 1_000_000
 _ZSTD_BYTES = 2**18
@@ -32,7 +22,7 @@ def read_lines(
     *,
     max_line_bytes: int = MAX_LINE_BYTES,
     holds: str = "sentence",
-    position: Position | None = None,
+    told: Callable[[int], None] = lambda file_bytes: None,
 ) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text without its line end) of a UTF-8 file, plain, `.gz`, `.xz` or `.zst`.
 
@@ -40,14 +30,15 @@ def read_lines(
     at the very beginning is left out. Never holds more than about `max_line_bytes` in memory.
 
     Raises UserError for a file that is missing, unreadable, not a regular file, empty, binary, not UTF-8, corrupt, or
-    holds a line longer than `max_line_bytes`. holds: what a line is, for the message where one is too long.
+    holds a line longer than `max_line_bytes`. holds: what a line is, for the message where one is too long. told: is
+    called now and then with how far the file has been read, as it lies on the disk.
     """
     number = 0
     with _told_to_the_user(path), path.open("rb") as packed, _unpacked(path, packed) as stream:
         while line := stream.readline(max_line_bytes + 2):  # + 2 for CR LF
             number += 1
-            if position is not None and number % _TOLD_EVERY_LINES == 0:
-                position.file_bytes = packed.tell()
+            if number % _TOLD_EVERY_LINES == 0:
+                told(packed.tell())
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if len(line) > max_line_bytes:
                 raise UserError(

@@ -5,23 +5,23 @@ Columns are read with pyarrow, a few rows at a time.
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UserError
 from ..limits.reading import parse_json, read_json, shown
-from .lines import Position, file_sha256, opened_pyarrow, read_lines
+from .lines import file_sha256, opened_pyarrow, read_lines
 
 _ROWS_AT_ONCE = 256
 
 
-def parquet_texts(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
+def parquet_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
     """Yield (row from 1, text) of one column; a null is a text without characters.
 
-    field: name of the column, or `column.part` inside a column of structures. Raises UserError for another file, and
-    for a field that is not there or holds no text.
+    field: name of the column, or `column.part` inside a column of structures. told: as `read_lines` takes it. Raises
+    UserError for another file, and for a field that is not there or holds no text.
     """
     arrow = opened_pyarrow(path)
     from pyarrow import parquet
@@ -32,10 +32,11 @@ def parquet_texts(path: Path, field: str, position: Position | None = None) -> I
         schema, rows = file.schema_arrow, max(file.metadata.num_rows, 1)
         _check_field(path, schema, field, arrow)  # names of columns may be no UTF-8
         batches = file.iter_batches(_ROWS_AT_ONCE, columns=[field], use_threads=False)
-    yield from _texts(path, batches, field, rows, position, "Parquet")
+    size = path.stat().st_size
+    yield from _texts(path, batches, field, "Parquet", lambda number: told(min(size, size * number // rows)))
 
 
-def arrow_texts(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
+def arrow_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
     """As `parquet_texts`, of an Arrow file in the stream or the file format."""
     arrow = opened_pyarrow(path)
     with _refused_where_damaged(path, "Arrow"):
@@ -50,17 +51,14 @@ def arrow_texts(path: Path, field: str, position: Position | None = None) -> Ite
         else:
             schema = reader.schema
         _check_field(path, schema, field, arrow)
-    for number, text in _texts(path, iter(reader), field, 0, None, "Arrow"):
-        if position is not None:
-            position.file_bytes = source.tell()
-        yield number, text
+    yield from _texts(path, iter(reader), field, "Arrow", lambda number: told(source.tell()))
 
 
 def _texts(
-    path: Path, batches: Iterator[Any], field: str, rows: int, position: Position | None, kind: str
+    path: Path, batches: Iterator[Any], field: str, kind: str, told: Callable[[int], None]
 ) -> Iterator[tuple[int, str]]:
-    """rows: in all, by which the position is told."""
-    number, file_bytes = 0, path.stat().st_size
+    """told: called with the number of the last row of each batch."""
+    number = 0
     while True:
         with _refused_where_damaged(path, kind):
             batch: Any = next(batches, None)
@@ -72,8 +70,7 @@ def _texts(
         for text in texts:
             number += 1
             yield number, text or ""
-        if position is not None and rows:
-            position.file_bytes = min(file_bytes, file_bytes * number // rows)
+        told(number)
 
 
 def _column(batch: Any, field: str) -> Any:
@@ -132,13 +129,13 @@ MOST_RECORD_BYTES = 2**24
 """Of one line: the longest books have a few million characters."""
 
 
-def json_texts(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
+def json_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
     """Yield (line from 1, text) of one field, blank lines apart; a null is a text without characters.
 
     field: the key, or `key.inner` inside an object. Raises UserError, with the line, for what is no object, a field
     that is not there or is no text, and all that `read_lines` refuses.
     """
-    for number, line in read_lines(path, max_line_bytes=MOST_RECORD_BYTES, holds="JSON object", position=position):
+    for number, line in read_lines(path, max_line_bytes=MOST_RECORD_BYTES, holds="JSON object", told=told):
         if not line.strip():
             continue
         try:
@@ -247,7 +244,9 @@ def has_records(path: Path) -> bool:
     return path.is_dir() or _kind(path) in _RECORDS
 
 
-def texts_in(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
+def texts_in(
+    path: Path, field: str, told: Callable[[int], None] = lambda file_bytes: None
+) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, text): of the records' field, or of the lines of a file of text.
 
     Raises UserError for what cannot be read, naming the file and the place, and for a text with a NUL or a word of
@@ -256,18 +255,14 @@ def texts_in(path: Path, field: str, position: Position | None = None) -> Iterat
     if not path.is_dir():
         read = _RECORDS.get(_kind(path))
         row = ", row " if read in (parquet_texts, arrow_texts) else ":"
-        for number, text in read(path, field, position) if read else read_lines(path, position=position):
+        for number, text in read(path, field, told) if read else read_lines(path, told=told):
             yield number, _text(f"{path}{row}{number}", text)
         return
     rows = before = 0
     for file in arrow_files(path):
-        inner = Position()
-        for _, text in arrow_texts(file, field, inner):
+        for _, text in arrow_texts(file, field, lambda file_bytes: told(before + file_bytes)):  # noqa: B023 (at once)
             rows += 1
-            _text(f"{path}, row {rows}", text)
-            if position is not None:
-                position.file_bytes = before + inner.file_bytes
-            yield rows, text
+            yield rows, _text(f"{path}, row {rows}", text)
         before += file.stat().st_size
     if not rows:
         raise UserError(f"{path}: a dataset without rows; give one with text")

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import UserError
 from ...files import write_atomically
 from ..batches import permutation
-from ..lines import Position, file_sha256
+from ..lines import file_sha256
 from ..parallel.codec import check_language
 from ..preparation import CorpusReport, Preparation, Progress, TextPart, numbered, prepared, read_parts
 from ..sources import FIELD, TextLayout, source_bytes, source_sha256
@@ -131,15 +131,22 @@ class _Documents(Preparation):
         }
 
     def read(self, folder: Path, progress: Progress) -> list[TextPart]:
-        config, done = self.config, Position()
-        total = max(source_bytes(file for files in config.splits.values() for file in files), 1)
+        config, done, total, texts = self.config, 0, 0, {}
+
+        def told(file_bytes: int) -> None:
+            nonlocal done
+            done = file_bytes
+
+        for split, files in config.splits.items():
+            texts[split] = paragraphs_of(files, config.layout, config.field, told, total)
+            total += source_bytes(files)
         parts = read_parts(
             folder,
-            {split: paragraphs_of(files, config.layout, config.field, done) for split, files in config.splits.items()},
+            texts,
             partial(split_paragraphs, config.layout, config.language),
             characters=lambda paragraph: len(paragraph[1]),
             processes=config.processes,
-            progress=lambda known: progress("read", min(done.file_bytes, total - 1), total),
+            progress=lambda known: progress("read", min(done, total - 1), total),
         )
         progress("read", total, total)
         train = [known for _, split, known in parts if split == "train"]

@@ -5,7 +5,7 @@ A part is read as sentences, then counted as words, and encoded as token ids.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..folder import token_dtype
-from ..lines import Position
 from ..preparation import TextPart
 from ..sources import FIELD, TextLayout, has_records, source_bytes, texts_in
 from ..words import word_counts
@@ -40,7 +39,7 @@ _TITLE = re.compile(r"= [^=](.*[^=])? =")
 
 
 def paragraphs_in(
-    file: Path, layout: TextLayout, field: str = FIELD, position: Position | None = None
+    file: Path, layout: TextLayout, field: str = FIELD, told: Callable[[int], None] = lambda file_bytes: None
 ) -> Iterator[tuple[bool, str]]:
     """Yield (whether a document begins with it, paragraph) of a file, without blanks at either end; none is empty.
 
@@ -48,7 +47,7 @@ def paragraphs_in(
     instance, a document is the `field` of one. wikitext: a document begins with a line such as `= Title =` between
     blank ones, in text and over all records alike. Raises UserError for a file that cannot be read, with its line.
     """
-    texts = (text for _, text in texts_in(file, field, position))
+    texts = (text for _, text in texts_in(file, field, told))
     if has_records(file) and layout == "paragraphs":
         for text in texts:
             begins = True
@@ -79,14 +78,14 @@ class _Fragment(NamedTuple):
     sentences: list[str]
 
 
-def paragraphs_of(files: Sequence[Path], layout: TextLayout, field: str, done: Position) -> Iterator[tuple[bool, str]]:
-    """`paragraphs_in` each file, one after the other. done: is kept at how far all have been read."""
+def paragraphs_of(
+    files: Sequence[Path], layout: TextLayout, field: str, told: Callable[[int], None], before: int
+) -> Iterator[tuple[bool, str]]:
+    """`paragraphs_in` each file, one after the other. told: called with how far all have been read, after `before`."""
     for file in files:
-        position, before = Position(), done.file_bytes
-        for paragraph in paragraphs_in(file, layout, field, position):
-            done.file_bytes = before + position.file_bytes
-            yield paragraph
-        done.file_bytes = before + source_bytes([file])
+        yield from paragraphs_in(file, layout, field, lambda file_bytes: told(before + file_bytes))  # noqa: B023 (at once)
+        before += source_bytes([file])
+        told(before)
 
 
 def split_paragraphs(
