@@ -162,12 +162,6 @@ def test_words_have_ids_in_the_order_given(tmp_path):
     assert loaded.decode([6, 5]) == "mid alpha"
 
 
-@pytest.mark.parametrize("words", [["a", "a"], ["<pad>"], ["a b"], [""]])
-def test_words_that_cannot_be_told_apart_are_refused(words):
-    with pytest.raises(ValueError, match="distinct"):
-        Vocabulary.of_words(words)
-
-
 @pytest.mark.parametrize("wrong", [-1, 64])
 def test_ids_outside_are_refused(vocabulary, wrong):
     with pytest.raises(IndexError, match="outside the vocabulary of 64"):

@@ -97,13 +97,3 @@ def test_sums_match_fairseq(shared: Path, name: str):
     assert smoothed.item() == pytest.approx(float(fixture["smoothed_loss_sum"]), rel=2**-21)
     assert nll.item() == pytest.approx(float(fixture["nll_sum"]), rel=1e-10)
     assert len(logits) == int(fixture["target_tokens"])
-
-
-@pytest.mark.parametrize(
-    ("smoothing", "entries", "chunk_tokens", "message"),
-    [(1.0, 23, 4, r"\[0, 1\)"), (-0.1, 23, 4, r"\[0, 1\)"), (0.1, 1, 4, "at least 2"), (0.1, 23, 0, "chunk_tokens")],
-)
-def test_refusals(smoothing: float, entries: int, chunk_tokens: int, message: str):
-    hidden, weight, target = _inputs()
-    with pytest.raises(ValueError, match=message):
-        smoothed_cross_entropy(hidden, weight[:entries], target, smoothing, chunk_tokens=chunk_tokens)

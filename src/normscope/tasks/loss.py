@@ -42,14 +42,7 @@ def smoothed_cross_entropy(
     so that the target weighs 1 - ε and each other entry ε' (fairseq since 791ab7c2, 2021-02-03; before that, ε / V).
     target_M: int64, every token counts, so leave padding out. Under autocast the products run in its dtype, and the
     softmax and both sums in float32; float64 stays float64. Gradients are computed with the loss, chunk by chunk.
-    Raises ValueError for a `smoothing` outside [0, 1), or above 0 with a single vocabulary entry.
     """
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"label smoothing lies in [0, 1), got {smoothing}")
-    if smoothing and weight_VD.shape[0] < 2:
-        raise ValueError("label smoothing needs at least 2 vocabulary entries to share its weight, got 1")
-    if chunk_tokens < 1:
-        raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
     # Inside a Function gradients are always off; whether they are wanted must be asked outside.
     with_gradient = torch.is_grad_enabled()
     if hidden_MD.is_cuda:
@@ -89,7 +82,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 logits_CV = rows_product(hidden_now, weight_now.T)
                 if bias is not None:
                     logits_CV += bias.to(product_dtype)
-                gradient_CV, sums_2 = _capped_chunk(logits_CV, target[rows], smoothing, soft_cap)
+                gradient_CV, sums_2 = _chunk(logits_CV, target[rows], smoothing, soft_cap)
                 sums.append(sums_2)
                 if bias_gradient is not None:
                     bias_gradient += gradient_CV.sum(0)
@@ -112,23 +105,13 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return *scaled, None, None, None, None, None
 
 
-def _capped_chunk(
-    logits_CV: Tensor, target_C: Tensor, smoothing: float, soft_cap: float | None
-) -> tuple[Tensor, Tensor]:
-    if soft_cap is None:
-        return _chunk(logits_CV, target_C, smoothing)
-    # In float32 at least, as the softmax after it.
-    dtype = torch.promote_types(logits_CV.dtype, torch.float32)
-    share_CV = (logits_CV.to(dtype) / soft_cap).tanh_()
-    gradient_CV, sums_2 = _chunk(soft_cap * share_CV, target_C, smoothing)
-    return gradient_CV.mul_(1 - share_CV * share_CV), sums_2
-
-
-def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float, soft_cap: float | None) -> tuple[Tensor, Tensor]:
     """Gradient of the chunk's smoothed loss in its logits, (C, V), and the two sums, (2,)."""
     vocabulary = logits_CV.shape[1]
-    dtype = torch.promote_types(logits_CV.dtype, torch.float32)
-    logits_CV = logits_CV.to(dtype)
+    logits_CV = at_least_float32(logits_CV)
+    if soft_cap is not None:
+        share_CV = (logits_CV / soft_cap).tanh_()
+        logits_CV = soft_cap * share_CV
     p_CV = logits_CV.softmax(-1)
     # log Σ exp(logits) = logit - log p for whichever entry; at the largest, p >= 1 / V cannot underflow. `logsumexp`
     # and `exp` are an order of magnitude slower on a CPU than `softmax`.
@@ -136,10 +119,12 @@ def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float) -> tuple[Tenso
     target_C1 = target_C[:, None]
     nll = (normaliser_C - logits_CV.gather(1, target_C1).squeeze(1)).sum()
     all_nll = (vocabulary * normaliser_C - logits_CV.sum(-1)).sum()
-    each = smoothing / max(vocabulary - 1, 1)
+    each = smoothing / (vocabulary - 1)
     smoothed = (1 - smoothing - each) * nll + each * all_nll
     # The weights (1 - ε - ε') of the target and ε' of all V add up to 1, hence p itself.
     p_CV.sub_(each).scatter_add_(1, target_C1, p_CV.new_full(target_C1.shape, each + smoothing - 1))
+    if soft_cap is not None:
+        p_CV.mul_(1 - share_CV * share_CV)
     return p_CV, torch.stack([smoothed, nll])
 
 

@@ -225,16 +225,16 @@ def source_of(given: Any, name: str) -> Source:
         return _filled(_Listed(given), name)
     if isinstance(given, Iterator):
         raise UserError(
-            f"{name}() returned {_a(given)}, which can be gone through once alone; return a list, a DataLoader, an "
-            "object whose __iter__ begins anew, or a function of the batch's number"
+            f"{name}() returned {a_value(given)}, which can be gone through once alone; return a list, a DataLoader, "
+            "an object whose __iter__ begins anew, or a function of the batch's number"
         )
     if isinstance(given, Iterable):
         return _Passed(given)
     if callable(given):
         return _Numbered(given)
     raise UserError(
-        f"{name}() returned {_a(given)}; it must return a DataLoader, a list of batches, something else to go through, "
-        "or a function of the batch's number"
+        f"{name}() returned {a_value(given)}; it must return a DataLoader, a list of batches, something else to go "
+        "through, or a function of the batch's number"
     )
 
 
@@ -244,5 +244,6 @@ def _filled(source: _Listed | _Loaded, name: str) -> Source:
     return source
 
 
-def _a(value: Any) -> str:
+def a_value(value: Any) -> str:
+    """What a function of the user's gave, in words."""
     return "None" if value is None else f"an object of class {type(value).__name__}"

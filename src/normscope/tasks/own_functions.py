@@ -14,7 +14,7 @@ from ..errors import UserError, error_line
 from ..optim.groups import GroupsConfig, given_groups
 from ..settings.files import OwnFile, factory_in
 from ..train.device import seed_data
-from .own_batches import IGNORED, Source, labels_in, source_of
+from .own_batches import IGNORED, Source, a_value, labels_in, source_of
 
 CONTRACT = (
     "a model of your own is a Python file with build(), which returns a torch.nn.Module, batches(), which returns a "
@@ -52,7 +52,9 @@ class ModelFile:
             made = self.call(self.factory, self._function(self.factory, needed=True))
         if not isinstance(made, nn.Module):
             also = "; the batches are for batches() to return" if isinstance(made, tuple | Mapping) else ""
-            raise self.wrong(f"{self.factory}() returned {_class(made)}, and must return a torch.nn.Module alone{also}")
+            raise self.wrong(
+                f"{self.factory}() returned {a_value(made)}, and must return a torch.nn.Module alone{also}"
+            )
         return made
 
     def sources(self) -> tuple[Source, Source, bool]:
@@ -89,7 +91,7 @@ class ModelFile:
         if isinstance(batch, list | tuple) and len(batch) == 2:
             return self.call("the model", model, batch[0])
         raise self.wrong(
-            f"a batch is {_class(batch)}; without loss(model, batch) it must be a mapping, which the model takes by "
+            f"a batch is {a_value(batch)}; without loss(model, batch) it must be a mapping, which the model takes by "
             "keyword and gives a loss for, or a pair (inputs, labels)"
         )
 
@@ -102,7 +104,7 @@ class ModelFile:
             found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
             if found is None:
                 raise self.wrong(
-                    f"the model gave {_class(output)} without a loss for a batch of {', '.join(map(str, batch))}; put "
+                    f"the model gave {a_value(output)} without a loss for a batch of {', '.join(map(str, batch))}; put "
                     "labels into the batch, or write loss(model, batch)"
                 )
             return self._scalar(found, "the loss of the model is")
@@ -111,7 +113,7 @@ class ModelFile:
             shape = f" of shape {tuple(output.shape)}" if isinstance(output, Tensor) else ""
             of = f" of {labels.dtype} and shape {tuple(labels.shape)}" if labels is not None else ""
             raise self.wrong(
-                f"the model gave {_class(output)}{shape} for labels{of}; without loss(model, batch) it must give "
+                f"the model gave {a_value(output)}{shape} for labels{of}; without loss(model, batch) it must give "
                 "logits, with a last dimension more than whole numbers as labels have"
             )
         return functional.cross_entropy(output.flatten(0, -2), labels.flatten(), ignore_index=IGNORED)
@@ -128,7 +130,7 @@ class ModelFile:
 
     def _grouped(self, model: nn.Module, given: Any) -> list[dict[str, Any]]:
         if not isinstance(given, Sequence):
-            raise self.wrong(f"groups() returned {_class(given)}, and must return a list of parameter groups")
+            raise self.wrong(f"groups() returned {a_value(given)}, and must return a list of parameter groups")
         # What is a generator, as `model.parameters()` is, can be read once alone.
         listed = [
             {**group, "params": list(group["params"])} if isinstance(group, Mapping) and "params" in group else group
@@ -157,7 +159,7 @@ class ModelFile:
     def _scalar(self, found: Any, what: str) -> Tensor:
         if isinstance(found, Tensor) and found.numel() == 1:
             return found.reshape(())
-        shape = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else _class(found)
+        shape = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else a_value(found)
         raise self.wrong(f"{what} {shape}, and must be one number, the mean over the batch's targets")
 
     def _function(self, name: str, *, needed: bool) -> Any:
@@ -165,7 +167,7 @@ class ModelFile:
         if found is None and needed:
             raise self.wrong(f"there is no function {name}(); {CONTRACT}")
         if found is not None and not callable(found):
-            raise self.wrong(f"{name} is {_class(found)}, and must be a function; {CONTRACT}")
+            raise self.wrong(f"{name} is {a_value(found)}, and must be a function; {CONTRACT}")
         return found
 
 
@@ -178,7 +180,3 @@ def _takes(function: Callable[..., Any]) -> int:
     parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(one.default is one.empty and one.kind in kinds for one in parameters)
-
-
-def _class(value: Any) -> str:
-    return "None" if value is None else f"an object of class {type(value).__name__}"

@@ -117,10 +117,6 @@ class Codec:
     target: CodecSide
     joint: bool = False
 
-    def __post_init__(self) -> None:
-        if self.joint and self.source.vocabulary is not self.target.vocabulary:
-            raise ValueError("joint, yet the two sides hold different vocabularies; give both the same one")
-
     def decode_target_tokenised(self, ids: Iterable[int]) -> str:
         """The target sentence as tokenised words, the form that tokenised BLEU is counted on."""
         return self.target.vocabulary.decode(ids)

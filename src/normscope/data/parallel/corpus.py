@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from ...errors import UserError
 from ..folder import OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
 from .codec import Codec, CodecSide
-from .vocabulary import EOS
 
 FORMAT, VERSION = "normscope-corpus", 2
 SIDES = ("source", "target")
@@ -33,10 +32,8 @@ class TokenArray:
 
     @classmethod
     def of(cls, sentences: Iterable[Sequence[int]], *, vocabulary_size: int) -> Self:
-        """In memory, from ids that end with EOS. Raises ValueError for one that does not."""
+        """In memory, from ids that end with EOS."""
         rows = [np.asarray(sentence, dtype=token_dtype(vocabulary_size)) for sentence in sentences]
-        if any(len(row) == 0 or row[-1] != EOS for row in rows):
-            raise ValueError(f"every sentence must end with EOS, id {EOS}")
         tokens = np.concatenate(rows) if rows else np.empty(0, dtype=token_dtype(vocabulary_size))
         return cls(tokens, np.cumsum([0, *map(len, rows)], dtype=np.int64))
 
@@ -69,10 +66,6 @@ class Split:
     raw_source: Path | Sequence[str] | None = None
     """Lines as they were given, or the file that holds them; None for the training split."""
     raw_target: Path | Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.source) != len(self.target):
-            raise ValueError(f"{len(self.source)} source sentences, but {len(self.target)} target sentences")
 
     def __len__(self) -> int:
         return len(self.source)

@@ -68,9 +68,7 @@ class Vocabulary(TokenizerFile):
 
     @classmethod
     def of_words(cls, words: Sequence[str]) -> Self:
-        """One id a word, in the order given, from 4 on. Raises ValueError for repeated, empty or split words."""
-        if len({*words, *SPECIAL_TOKENS}) != len(words) + len(SPECIAL_TOKENS) or any(w.split() != [w] for w in words):
-            raise ValueError("words must be distinct, not special tokens, not empty and without whitespace")
+        """One id a word, in the order given, from 4 on; words are distinct, no special tokens, and without blanks."""
         ids = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *words])}
         tokenizer = Tokenizer(WordLevel(vocab=ids, unk_token=SPECIAL_TOKENS[UNK]))
         tokenizer.pre_tokenizer = WhitespaceSplit()
