@@ -6,20 +6,21 @@ calls a method.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from ..data.opening import TOY
 from ..errors import UserError
 from ..limits.memory import bounded_building
 from ..model.transformer import least_weights
 from ..placement import StackShape, registered
+from ..settings.files import OwnFile
 from ..train import Objective
 from ..train.device import seed_weights
-from .run_config import with_absolute_paths
 from .words import Words
 
 FactLines = list[tuple[str, str]]
@@ -111,8 +112,14 @@ class Task(ABC):
     """Whether a comparison measures what each placement takes in memory and time."""
 
     def with_absolute_paths(self, config: Any) -> Any:
-        """The configuration with every path in it absolute."""
-        return with_absolute_paths(config)
+        """The configuration with every path in it absolute, and what its imports hold.
+
+        Raises UserError for a file that is not there.
+        """
+        data = config.data
+        corpus = data.corpus if data.corpus == TOY else str(Path(data.corpus).resolve())
+        imports = tuple(str(OwnFile.of(file).pinned()) for file in config.imports)
+        return replace(config, imports=imports, data=replace(data, corpus=corpus))
 
     @abstractmethod
     def open(self, config: Any) -> Any:

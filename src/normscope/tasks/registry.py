@@ -60,7 +60,6 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 TASKS: dict[str, Task] = {task.name: task for task in (TRANSLATION, MASKED_LM, LANGUAGE_MODEL, OWN)}
-_DEFAULT = TRANSLATION.name
 
 
 def task_of(config: RunConfig) -> Task:
@@ -75,7 +74,7 @@ def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
     """
     table = with_preset(without_earlier(table, source=source), source=source)
     let_stand_in(table, source=source)
-    name = table.get("task", _DEFAULT)
+    name = table.get("task", TRANSLATION.name)
     if not isinstance(name, str) or name not in TASKS:
         raise UserError(f"{source}: task must be one of {', '.join(TASKS)}, got {name!r}")
     config: RunConfig = validated(TASKS[name].config, table, source=source)

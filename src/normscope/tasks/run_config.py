@@ -1,11 +1,10 @@
 """What the configurations of all tasks have in common."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
-from ..data.opening import TOY, TextDataConfig
+from ..data.opening import TextDataConfig
 from ..errors import UserError
 from ..model import DecoderConfig, EncoderConfig
 from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
@@ -13,8 +12,6 @@ from ..placement import named, stand_in
 from ..settings.files import OwnFile, is_said, named_files
 from ..settings.tables import check_choices
 from ..train import TrainConfig
-
-C = TypeVar("C", bound="RunConfig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +57,6 @@ class TextRunConfig(RunConfig):
                 f"data.sequence_length={length} is above model.positions={model.positions}: the model has no "
                 "embedding for later positions; make the sequences shorter or the positions more"
             )
-
-
-def with_absolute_paths(config: C) -> C:
-    """The configuration with the paths that every task has made absolute, and what its imports hold.
-
-    Raises UserError for a file that is not there.
-    """
-    data = config.data
-    corpus = data.corpus if data.corpus == TOY else str(Path(data.corpus).resolve())
-    imports = tuple(str(OwnFile.of(file).pinned()) for file in config.imports)
-    return replace(config, imports=imports, data=replace(data, corpus=corpus))
 
 
 _EARLIER = {"reduction": "ordered", "shard": False}

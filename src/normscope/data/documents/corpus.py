@@ -63,12 +63,6 @@ class DocumentSplit:
             words=words,
         )
 
-    def digests(self, vocabulary_size: int) -> dict[str, str]:
-        """SHA-256 of each array as it is stored on the disk."""
-        arrays = self.tokens, self.sentences, self.documents
-        types = stored_types(vocabulary_size).items()
-        return {kind: stored.array_digest(array, dtype) for (kind, dtype), array in zip(types, arrays, strict=True)}
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentCorpus:
@@ -88,11 +82,11 @@ class DocumentCorpus:
     @classmethod
     def in_memory(cls, tokeniser: TextTokeniser, splits: Mapping[str, DocumentSplit]) -> Self:
         """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""
-        size = len(tokeniser)
+        types = stored_types(len(tokeniser)).items()
         digests = {
-            f"{name}.{suffix}": digest
+            f"{name}.{kind}": stored.array_digest(array, dtype)
             for name, split in splits.items()
-            for suffix, digest in split.digests(size).items()
+            for (kind, dtype), array in zip(types, (split.tokens, split.sentences, split.documents), strict=True)
         }
         digests[TOKENISER] = hashlib.sha256(tokeniser.to_json().encode()).hexdigest()
         return cls(tokeniser=tokeniser, fingerprint=stored.fingerprint(digests), splits=dict(splits), preparation={})
