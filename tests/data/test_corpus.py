@@ -48,7 +48,7 @@ def test_a_corpus_in_memory_and_on_the_disk_are_one(tmp_path, joint):
     assert opened.codec.joint == joint
     assert (opened.source.vocabulary is opened.target.vocabulary) == joint
     assert (opened.source.form, opened.target.form) == (TextForm("de"), TextForm("en", lowercase=True))
-    assert (opened.source.language, opened.target.language) == ("de", "en")
+    assert (opened.source.form.language, opened.target.form.language) == ("de", "en")
     assert opened.preparation == {"key": "k"}
     assert list(opened.splits) == ["train", "valid"]
     for name, split in opened.splits.items():

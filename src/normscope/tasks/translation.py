@@ -232,7 +232,7 @@ class Translation(Task):
 
     def corpus_facts(self, config: TranslationRunConfig, corpus: Corpus) -> FactLines:
         train, valid = corpus.splits["train"], corpus.splits["valid"]
-        languages = f"{corpus.source.language} to {corpus.target.language}"
+        languages = f"{corpus.source.form.language} to {corpus.target.form.language}"
         return [
             ("Corpus", f"{Path(config.data.corpus).name}, {languages}"),
             ("Fingerprint", corpus.fingerprint),

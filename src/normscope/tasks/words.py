@@ -10,7 +10,8 @@ from tokenizers.processors import TemplateProcessing
 
 from ..data.documents.tokeniser import CLS, MASK, PAD, SEP, UNK, TextTokeniser
 from ..data.parallel.codec import Codec
-from ..data.parallel.vocabulary import SPECIAL_TOKENS, Vocabulary
+from ..data.parallel.vocabulary import SPECIAL_TOKENS
+from ..data.words import TokenizerFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +34,9 @@ def of_codec(codec: Codec) -> Words:
     """
     source, target = codec.source.vocabulary.tokens, codec.target.vocabulary.tokens
     bos, pad, eos, unk = SPECIAL_TOKENS
-    files = {"tokenizer.json": _with_template(_opened(codec.source.vocabulary), f"$A {eos}", [eos], SPECIAL_TOKENS)}
-    if not codec.joint:
-        template = _with_template(_opened(codec.target.vocabulary), f"$A {eos}", [eos], SPECIAL_TOKENS)
-        files["target.tokenizer.json"] = template
-    names = {"bos_token": bos, "pad_token": pad, "eos_token": eos, "unk_token": unk}
-    files["tokenizer_config.json"] = _config(names)
+    opened = {"tokenizer.json": codec.source, **({} if codec.joint else {"target.tokenizer.json": codec.target})}
+    files = {n: _with_template(side.vocabulary, f"$A {eos}", [eos], SPECIAL_TOKENS) for n, side in opened.items()}
+    files["tokenizer_config.json"] = _config({"bos_token": bos, "pad_token": pad, "eos_token": eos, "unk_token": unk})
     return Words(ids={token: i for i, token in enumerate(SPECIAL_TOKENS)}, source=source, target=target, files=files)
 
 
@@ -46,13 +44,8 @@ def of_encoder(tokeniser: TextTokeniser) -> Words:
     """The words of a masked-LM run: [CLS] sentence [SEP] sentence [SEP], with segments 0 and 1."""
     names = {special: tokeniser.tokens[i] for special, i in tokeniser.ids.items()}
     cls, sep = names[CLS], names[SEP]
-    template = _with_template(
-        Tokenizer.from_str(tokeniser.to_json()),
-        f"{cls} $A {sep}",
-        [cls, sep],
-        tuple(names.values()),
-        pair=f"{cls} $A {sep} $B:1 {sep}:1",
-    )
+    pair = f"{cls} $A {sep} $B:1 {sep}:1"
+    template = _with_template(tokeniser, f"{cls} $A {sep}", [cls, sep], tuple(names.values()), pair)
     roles = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
     return _of_text(tokeniser, template, {role: names[special] for role, special in roles.items()}, segments=True)
 
@@ -70,16 +63,14 @@ def _of_text(tokeniser: TextTokeniser, tokenizer: str, names: dict[str, str], *,
     return Words(ids=tokeniser.ids, source=tokeniser.tokens, target=tokeniser.tokens, files=files)
 
 
-def _opened(vocabulary: Vocabulary) -> Any:
-    return Tokenizer.from_str(vocabulary.to_json())
-
-
-def _with_template(tokenizer: Any, single: str, added: list[str], special: tuple[str, ...], pair: str = "") -> str:
+def _with_template(
+    file: TokenizerFile, single: str, added: list[str], special: tuple[str, ...], pair: str | None = None
+) -> str:
     """The file of a tokeniser that knows its special tokens as such and puts `added` ones around its texts."""
+    tokenizer: Any = Tokenizer.from_str(file.to_json())
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-    pairs = pair or None
     tokenizer.post_processor = TemplateProcessing(
-        single=single, pair=pairs, special_tokens=[(token, tokenizer.token_to_id(token)) for token in added]
+        single=single, pair=pair, special_tokens=[(token, tokenizer.token_to_id(token)) for token in added]
     )
     return str(tokenizer.to_str(pretty=False))
 

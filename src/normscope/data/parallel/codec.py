@@ -99,10 +99,6 @@ class CodecSide:
     form: TextForm
     vocabulary: Vocabulary
 
-    @property
-    def language(self) -> str:
-        return self.form.language
-
     def encode(self, raw_lines: Sequence[str]) -> list[NDArray[np.int64]]:
         """Token ids of raw lines, one int64 array a line that ends with EOS; an empty line is EOS alone."""
         encoded = self.vocabulary.encode_many([self.form.prepare(line) for line in raw_lines])

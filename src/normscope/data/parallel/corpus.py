@@ -51,11 +51,6 @@ class TokenArray:
         """Tokens of each sentence, EOS included."""
         return np.diff(self.offsets)
 
-    def digests(self, vocabulary_size: int) -> dict[str, str]:
-        """SHA-256 of the tokens and of the offsets as they are stored on the disk."""
-        stored = {"tokens": (self.tokens, token_dtype(vocabulary_size)), "offsets": (self.offsets, OFFSET_DTYPE)}
-        return {kind: array_digest(array, dtype) for kind, (array, dtype) in stored.items()}
-
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -103,15 +98,13 @@ class Corpus:
     @classmethod
     def in_memory(cls, codec: Codec, splits: Mapping[str, Split]) -> Self:
         """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""
-        sizes = {"source": len(codec.source.vocabulary), "target": len(codec.target.vocabulary)}
-        arrays = {
-            f"{name}.{side}.{kind}": digest
-            for name, split in splits.items()
-            for side, sentences in zip(SIDES, (split.source, split.target), strict=True)
-            for kind, digest in sentences.digests(sizes[side]).items()
-        }
-        noted = fingerprint({**arrays, **codec.vocabulary_digests()})
-        return cls(codec, noted, dict(splits), {})
+        digests = codec.vocabulary_digests()
+        for name, split in splits.items():
+            for side in SIDES:
+                coded, dtype = getattr(split, side), token_dtype(len(getattr(codec, side).vocabulary))
+                digests[f"{name}.{side}.tokens"] = array_digest(coded.tokens, dtype)
+                digests[f"{name}.{side}.offsets"] = array_digest(coded.offsets, OFFSET_DTYPE)
+        return cls(codec, fingerprint(digests), dict(splits), {})
 
     @classmethod
     def of_lines(cls, codec: Codec, lines: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Self:
@@ -141,19 +134,15 @@ class Corpus:
 
 
 def _open_split(folder: Path, name: str, codec: Codec) -> Split:
-    def array(side: str, vocabulary_size: int) -> TokenArray:
-        return TokenArray(
-            tokens=mapped(folder / f"{name}.{side}.tokens", token_dtype(vocabulary_size)),
+    source, target = (
+        TokenArray(
+            tokens=mapped(folder / f"{name}.{side}.tokens", token_dtype(len(form.vocabulary))),
             offsets=mapped(folder / f"{name}.{side}.offsets", OFFSET_DTYPE),
         )
-
-    raw = [folder / f"{name}.{side}.txt" for side in SIDES]
-    return Split(
-        source=array("source", len(codec.source.vocabulary)),
-        target=array("target", len(codec.target.vocabulary)),
-        raw_source=raw[0] if raw[0].exists() else None,
-        raw_target=raw[1] if raw[1].exists() else None,
+        for side, form in zip(SIDES, (codec.source, codec.target), strict=True)
     )
+    raw = (folder / f"{name}.{side}.txt" for side in SIDES)
+    return Split(source, target, *(file if file.exists() else None for file in raw))
 
 
 def _raw_lines(raw: Path | Sequence[str] | None) -> list[str]:
