@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_064,
-    "lines of normscope": 55_953,
+    "lines": 68_984,
+    "lines of normscope": 55_873,
     "files": 401,
     "import lines, %": 5.98,
-    "public nouns": 532,
+    "public nouns": 531,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

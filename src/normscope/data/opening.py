@@ -7,12 +7,9 @@ from pathlib import Path
 from ..errors import UserError
 from ..limits.reading import is_folder, shown
 from .batches import StableDraw
-from .documents.corpus import DocumentCorpus
-from .documents.tokeniser import TextTokeniser
+from .documents import corpus as documents, tokeniser as tokenisers
 from .lexicon import english_words, german_words
-from .parallel.codec import Codec, CodecSide, TextForm
-from .parallel.corpus import Corpus
-from .parallel.vocabulary import Vocabulary
+from .parallel import codec, corpus, vocabulary
 from .toy import SPLITS, toy_pairs
 
 TOY = "toy"
@@ -40,11 +37,11 @@ class DataConfig:
             )
 
 
-def open_corpus(config: DataConfig) -> Corpus:
+def open_corpus(config: DataConfig) -> corpus.Corpus:
     """Raises UserError where the folder is not a whole corpus."""
     if config.corpus == TOY:
         return toy_corpus(config.toy_pairs)
-    return Corpus.open(_folder(config.corpus, "prepare"))
+    return corpus.Corpus.open(_folder(config.corpus, "prepare"))
 
 
 def _folder(corpus: str, command: str) -> Path:
@@ -57,11 +54,11 @@ def _folder(corpus: str, command: str) -> Path:
     return Path(corpus)
 
 
-def toy_corpus(train_pairs: int) -> Corpus:
+def toy_corpus(train_pairs: int) -> corpus.Corpus:
     """The embedded language in memory: word-level vocabularies, joined, and 500 pairs each to validate and test on."""
-    vocabulary = Vocabulary.of_words(sorted({*german_words(), *english_words()}))
+    words = vocabulary.Vocabulary.of_words(sorted({*german_words(), *english_words()}))
     sides = [
-        CodecSide(form=TextForm(language=language, tokenise=False, lowercase=True), vocabulary=vocabulary)
+        codec.CodecSide(form=codec.TextForm(language=language, tokenise=False, lowercase=True), vocabulary=words)
         for language in ("de", "en")
     ]
     counts = {"train": train_pairs, "valid": _TOY_HELD_OUT, "test": _TOY_HELD_OUT}
@@ -69,7 +66,7 @@ def toy_corpus(train_pairs: int) -> Corpus:
     for name, count in counts.items():
         pairs = toy_pairs(count, seed=1, split=name)
         lines[name] = [german for german, _ in pairs], [english for _, english in pairs]
-    return Corpus.of_lines(Codec(source=sides[0], target=sides[1], joint=True), lines)
+    return corpus.Corpus.of_lines(codec.Codec(source=sides[0], target=sides[1], joint=True), lines)
 
 
 _TOY_DOCUMENTS = {"train": 2000, "valid": 60, "test": 60}
@@ -95,15 +92,15 @@ class TextDataConfig:
             )
 
 
-def open_documents(config: TextDataConfig) -> DocumentCorpus:
+def open_documents(config: TextDataConfig) -> documents.DocumentCorpus:
     """Raises UserError where the folder is not a whole corpus of documents."""
     if config.corpus == TOY:
         return toy_documents()
-    return DocumentCorpus.open(_folder(config.corpus, "documents"))
+    return documents.DocumentCorpus.open(_folder(config.corpus, "documents"))
 
 
 @cache
-def toy_documents() -> DocumentCorpus:
+def toy_documents() -> documents.DocumentCorpus:
     """The embedded language in memory: documents of 4 to 12 English sentences that have nothing else in common."""
     texts = {}
     for split in SPLITS:
@@ -112,5 +109,5 @@ def toy_documents() -> DocumentCorpus:
         sentences = iter(english for _, english in toy_pairs(sum(sizes), seed=1, split=split))
         texts[split] = [[next(sentences) for _ in range(size)] for size in sizes]
     learned_from = (sentence for document in texts["train"] for sentence in document)
-    tokeniser = TextTokeniser.learn(learned_from, _TOY_VOCABULARY, kind="wordpiece", lowercase=True)
-    return DocumentCorpus.of_texts(tokeniser, texts)
+    tokeniser = tokenisers.TextTokeniser.learn(learned_from, _TOY_VOCABULARY, kind="wordpiece", lowercase=True)
+    return documents.DocumentCorpus.of_texts(tokeniser, texts)

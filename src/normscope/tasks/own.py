@@ -1,11 +1,10 @@
 """Task `own`: a model of the user's, trained and compared as ours are, and under other placements by transplanting."""
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -207,7 +206,7 @@ class _Own(Task):
         found = factory_in(config.model.factory)
         assert found is not None
         factory = f"{found[0].resolve()}:{found[1]}"
-        return dataclasses.replace(config, imports=imports, model=dataclasses.replace(config.model, factory=factory))
+        return replace(config, imports=imports, model=replace(config.model, factory=factory))
 
     def open(self, config: _OwnRunConfig) -> _OwnData:
         file = ModelFile.opened(config.model.factory, config.imports)
@@ -276,7 +275,7 @@ class _Own(Task):
         found = [AsBuilt.name]
         for name in registered():
             with suppress(UserError):
-                self.build(dataclasses.replace(config, model=dataclasses.replace(config.model, placement=name)), None)
+                self.build(replace(config, model=replace(config.model, placement=name)), None)
                 found.append(name)
         return found
 

@@ -17,9 +17,8 @@ from ..folder import TokenWriter
 from ..preparation import CorpusReport, Preparation, Progress, TextPart, numbered, prepared, read_parts
 from ..sources import source_sha256, texts_in
 from ..words import added, most_frequent
-from . import corpus as corpus_files
+from . import corpus as stored
 from .codec import Codec, CodecSide
-from .corpus import SIDES, Corpus
 from .preparation import PrepareConfig, count_part, encode_part, pairs_in, reasons, tokenise_pairs
 from .vocabulary import Vocabulary
 
@@ -36,8 +35,8 @@ def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, tota
 
 
 class _Pairs(Preparation):
-    corpus = Corpus
-    format_name, version, learned = corpus_files.FORMAT, corpus_files.VERSION, "codec"
+    corpus = stored.Corpus
+    format_name, version, learned = stored.FORMAT, stored.VERSION, "codec"
     count, encode = staticmethod(count_part), staticmethod(encode_part)
 
     def __init__(self, config: PrepareConfig) -> None:
@@ -51,7 +50,7 @@ class _Pairs(Preparation):
         for done, path in enumerate(self.sources):
             progress("check", done, 2 * len(self.sources))
             digests.append(source_sha256(path))
-        names = [f"{name}.{side}" for name in self.config.splits for side in SIDES]
+        names = [f"{name}.{side}" for name in self.config.splits for side in stored.SIDES]
         return {"inputs": dict(zip(names, digests, strict=True))}
 
     def check(self, progress: Progress) -> None:
@@ -95,7 +94,7 @@ class _Pairs(Preparation):
             both = added(added(Counter(), counts[0]), counts[1])
             source = target = Vocabulary.of_counts(most_frequent(both), config.vocabulary_size)
         else:
-            source, target = (_learn_side(side, config, name) for side, name in zip(counts, SIDES, strict=True))
+            source, target = (_learn_side(side, config, name) for side, name in zip(counts, stored.SIDES, strict=True))
         source_form, target_form = config.forms()
         codec = Codec(CodecSide(source_form, source), CodecSide(target_form, target), joint=config.joint)
         with whole_folder(path) as made:
@@ -108,7 +107,7 @@ class _Pairs(Preparation):
         return {
             f"{name}.{side}": stack.enter_context(TokenWriter(folder, f"{name}.{side}", size, raw=name != "train"))
             for name in self.kept
-            for side, size in zip(SIDES, self.vocabulary_sizes, strict=True)
+            for side, size in zip(stored.SIDES, self.vocabulary_sizes, strict=True)
         }
 
     def counts(self, writers: Mapping[str, TokenWriter]) -> dict[str, Any]:
@@ -118,7 +117,7 @@ class _Pairs(Preparation):
             "dropped": dict(self.dropped),
             "held_out_every": self.held_out_every,
             "vocabulary_sizes": self.vocabulary_sizes,
-            "tokens": {name: [writers[f"{name}.{side}"].tokens for side in SIDES] for name in self.kept},
+            "tokens": {name: [writers[f"{name}.{side}"].tokens for side in stored.SIDES] for name in self.kept},
         }
 
 
