@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
 from ...report.words import kind_name
 from ..find.terms import Term
 from ..record import Stack, Sublayer
@@ -25,12 +28,12 @@ class _Block:
     steps: list[str] = field(default_factory=list)
 
 
-def unlike_all(stack: Stack, shapes: Mapping[str, tuple[int, ...]]) -> Fault | None:
+def unlike_all(stack: Stack, weights: Mapping[str, Tensor]) -> Fault | None:
     """The one block of at least three that is wired otherwise, with matrices of the same names and shapes.
 
     None where several are, or where blocks read several values of others, as of the first one.
 
-    shapes: of the model's parameters, by name.
+    weights: the model's parameters, by name.
     """
     place = _places([name for one in in_blocks(stack) for name in one.measured.matrices[:1]])
     if place is None or stack.streams > 1:
@@ -41,7 +44,7 @@ def unlike_all(stack: Stack, shapes: Mapping[str, tuple[int, ...]]) -> Fault | N
     ways = Counter(tuple(block.steps) for block in blocks)
     usual, count = ways.most_common(1)[0]
     odd = [number for number, block in enumerate(blocks) if tuple(block.steps) != usual]
-    if len(odd) != 1 or count < 2 or not _built_alike(blocks, odd[0], place, shapes):
+    if len(odd) != 1 or count < 2 or not _built_alike(blocks, odd[0], place, weights):
         return None
     (number,) = odd
     own = tuple(blocks[number].steps)
@@ -196,11 +199,11 @@ class _Writer:
         return self._foreign[id(end)]
 
 
-def _built_alike(blocks: Sequence[_Block], odd: int, place: int, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def _built_alike(blocks: Sequence[_Block], odd: int, place: int, weights: Mapping[str, Tensor]) -> bool:
     """Whether a block has matrices of the names and shapes that others have."""
 
-    def built(block: _Block) -> list[tuple[str, tuple[int, ...]]]:
+    def built(block: _Block) -> list[tuple[str, torch.Size]]:
         names = {name for sublayer in block.sublayers for name in sublayer.measured.matrices}
-        return sorted((_split(name, place)[1], shapes[name]) for name in names if name in shapes)
+        return sorted((_split(name, place)[1], weights[name].shape) for name in names if name in weights)
 
     return built(blocks[odd]) in [built(block) for number, block in enumerate(blocks) if number != odd]

@@ -12,8 +12,9 @@ from itertools import pairwise
 
 from ...report.words import kind_name
 from ..record import Stack
-from .initial_weights import SublayerMatrices, WeightMatrix, matrices_of
+from .initial_weights import WeightMatrix, matrices_of
 from .patient import Patient
+from .structure import in_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,6 @@ class DrawnAlike:
     """In words: "attention outputs", say."""
     joins: bool
     """Whether its product is what joins the stream."""
-    projects: bool
-    """Whether it makes queries, keys or values."""
     names: tuple[str, ...]
     blocks: tuple[int, ...]
     sizes: tuple[float, ...]
@@ -35,6 +34,11 @@ class DrawnAlike:
     """More than one where they are parts of a packed matrix, which may have been drawn as a whole."""
     entries: int
     """Of one of them."""
+
+    @property
+    def projects(self) -> bool:
+        """Whether it makes queries, keys or values."""
+        return self.purpose.endswith("projections")
 
     @property
     def size(self) -> float:
@@ -90,49 +94,47 @@ WIDTH_LAWS = (
 
 def drawn_alike(patient: Patient, stack: Stack) -> list[DrawnAlike]:
     """The stack's matrices by purpose; none where the purpose of half of its sub-layers' is not known."""
-    found: defaultdict[tuple[str, bool, int], list[tuple[int, int, WeightMatrix]]] = defaultdict(list)
-    fans: dict[tuple[str, bool, int], tuple[int, ...]] = {}
-    in_blocks = [sublayer for sublayer in stack.sublayers if sublayer.block > 0]
-    known = 0
-    for sublayer in in_blocks:
-        matrices = matrices_of(patient, sublayer, stack.width)
-        known += matrices is not None
-        for purpose, joins, matrix, outs in _purposes(matrices, sublayer.kind) if matrices else ():
-            # The names say which dimension is which no more than the shapes do, but one of them is the stream's width.
-            entries = matrix.outputs * matrix.inputs
-            other = entries // stack.width
-            key = (purpose, joins, entries)
-            found[key].append((sublayer.block, entries, matrix))
-            fan_in, fan_out = (other, stack.width) if joins else (stack.width, other)
-            fans[key] = (fan_in, *dict.fromkeys((fan_out, fan_out * outs)))
-    if 2 * known <= len(in_blocks):
+    found: defaultdict[tuple[str, bool, int], list[tuple[int, WeightMatrix]]] = defaultdict(list)
+    outs: dict[tuple[str, bool, int], int] = {}
+    inside = in_blocks(stack)
+    matrices = [matrices_of(patient, sublayer, stack.width) for sublayer in inside]
+    if 2 * sum(map(bool, matrices)) <= len(inside):
         return []
-    return [
-        DrawnAlike(
-            purpose=key[0],
-            joins=key[1],
-            projects=key[0].endswith("projections"),
-            names=tuple(matrix.parameter for _, _, matrix in some),
-            blocks=tuple(block for block, _, _ in some),
-            sizes=tuple(matrix.deviation for _, _, matrix in some),
-            fan_in=fans[key][0],
-            fan_outs=fans[key][1:],
-            entries=key[2],
+    for sublayer, own in zip(inside, matrices, strict=True):
+        for purpose, joins, matrix, parts in _purposes(own, sublayer.kind):
+            key = (purpose, joins, matrix.outputs * matrix.inputs)
+            found[key].append((sublayer.block, matrix))
+            outs[key] = parts
+    groups = []
+    for (purpose, joins, entries), some in found.items():
+        # The names say which dimension is which no more than the shapes do, but one of them is the stream's width.
+        other, parts = entries // stack.width, outs[purpose, joins, entries]
+        fan_in, fan_out = (other, stack.width) if joins else (stack.width, other)
+        group = DrawnAlike(
+            purpose=purpose,
+            joins=joins,
+            names=tuple(matrix.parameter for _, matrix in some),
+            blocks=tuple(block for block, _ in some),
+            sizes=tuple(matrix.deviation for _, matrix in some),
+            fan_in=fan_in,
+            fan_outs=tuple(dict.fromkeys((fan_out, fan_out * parts))),
+            entries=entries,
         )
-        for key, some in found.items()
         # Matrices of zeros are branches that start closed.
-        if all(matrix.deviation > 0 for _, _, matrix in some)
-    ]
+        groups += [group] if all(size > 0 for size in group.sizes) else []
+    return groups
 
 
-def _purposes(matrices: SublayerMatrices, kind: str) -> Iterator[tuple[str, bool, WeightMatrix, int]]:
-    of = kind_name(kind)
-    for number, matrix in enumerate(matrices.projections):
-        parts = sum(one.parameter == matrix.parameter for one in matrices.projections)
-        yield f"{_ORDINALS[number]} {of} projections", False, matrix, parts
-    for number, matrix in enumerate(matrices.first):
-        yield f"{_ORDINALS[min(number, 3)]} {of} matrices", False, matrix, 1
-    yield f"{of} outputs", True, matrices.last, 1
+def _purposes(matrices: Sequence[WeightMatrix], kind: str) -> Iterator[tuple[str, bool, WeightMatrix, int]]:
+    """For each matrix what it is for, whether its product joins the stream, and of how many parts it is one."""
+    of, packed = kind_name(kind), [one.parameter for one in matrices[:-1]]
+    for number, matrix in enumerate(matrices[:-1]):
+        if kind == "feed_forward":
+            yield f"{_ORDINALS[min(number, 3)]} {of} matrices", False, matrix, 1
+        else:
+            yield f"{_ORDINALS[number]} {of} projections", False, matrix, packed.count(matrix.parameter)
+    for matrix in matrices[-1:]:
+        yield f"{of} outputs", True, matrix, 1
 
 
 _ORDINALS = ("first", "second", "third", "further")

@@ -32,46 +32,25 @@ class WeightMatrix:
     inputs: int
     """Which of the two is which does not matter here: Glorot's scale knows only their sum."""
 
-    @property
-    def glorot_gain(self) -> float:
-        """Its size in multiples of Glorot's √(2 / (inputs + outputs))."""
-        return self.deviation / math.sqrt(2 / (self.inputs + self.outputs))
 
+def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> list[WeightMatrix]:
+    """The matrices of a sub-layer in order of use; none where shapes and order do not tell which is which.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SublayerMatrices:
-    """Those of one sub-layer."""
-
-    projections: tuple[WeightMatrix, ...]
-    """Three of attention, in order of use: query, key and value, which of them is which is not known; else none."""
-    first: tuple[WeightMatrix, ...]
-    """Of a feed-forward: all but the last (two where it is gated); of attention none."""
-    last: WeightMatrix
-    """The one whose product joins the stream."""
-
-
-def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> SublayerMatrices | None:
-    """The matrices of a sub-layer; None where shapes and order do not tell which is which.
-
-    Told are: attention with query, key and value matrices, packed into one (equal parts along its longer side), two or
-    none, and an output matrix after them; feed-forwards of at least two matrices, the last of which is the output.
+    The last is the one whose product joins the stream. Before it stand, of attention, the three that make query, key
+    and value, of which is not known which is which: packed into one (equal parts along its longer side), into two or
+    into none; and of a feed-forward all the others, two where it is gated.
     """
     known = patient.weights
     used = [(name, known[name]) for name in sublayer.measured.parameters if name in known]
     weights = [(name, weight.detach()) for name, weight in used if weight.ndim == 2 and width in weight.shape]
     # Experts, convolutions and low-rank factors have weights of other shapes: what they are for is not told by order.
-    strangers = [name for name, weight in used if weight.ndim > 2]
+    strangers = any(weight.ndim > 2 for _, weight in used)
     if strangers or len(weights) < 2 or sublayer.kind in ("convolution", "mixer") or weights[-1][1].is_sparse:
-        return None
-    *before, last = weights
+        return []
     if sublayer.kind == "feed_forward":
-        return SublayerMatrices(
-            projections=(), first=tuple(_whole(name, weight) for name, weight in before), last=_whole(*last)
-        )
-    parts = [part for name, weight in before for part in _parts(name, weight, width)]
-    if len(parts) != 3:
-        return None
-    return SublayerMatrices(projections=tuple(parts), first=(), last=_whole(*last))
+        return [_whole(name, weight) for name, weight in weights]
+    parts = [part for name, weight in weights[:-1] for part in _parts(name, weight, width)]
+    return [*parts, _whole(*weights[-1])] if len(parts) == len(_PROJECTIONS) else []
 
 
 def _parts(name: str, weight: Tensor, width: int) -> list[WeightMatrix]:
@@ -113,24 +92,25 @@ class MatrixGain:
 
     block: int
     role: _MatrixRole
-    matrix: WeightMatrix
+    parameter: str
+    gain: float
+    """Its size in multiples of Glorot's √(2 / (inputs + outputs))."""
     wanted: float
     """The gain of the placement."""
 
     @property
     def ratio(self) -> float:
-        """Gain over Glorot's scale, as it was found and as it was wanted, divided."""
-        return self.matrix.glorot_gain / self.wanted
+        """The gain that was found over the one that was wanted."""
+        return self.gain / self.wanted
 
 
-_Fits = Callable[[MatrixGain], bool]
-
-
-def weighed(patient: Patient, stack: Stack, placement: type[Placement], fits: _Fits) -> list[MatrixGain]:
+def weighed(
+    patient: Patient, stack: Stack, placement: type[Placement], fits: Callable[[MatrixGain], bool]
+) -> list[MatrixGain]:
     """Every matrix of the stack's sub-layers whose purpose can be told, with the gain that a placement gives it.
 
-    number: of the stack. fits: what counts as agreement; of the three projections of attention it decides which one is
-    the value, where the usual order (query, key, value) does not fit and another one does.
+    fits: what counts as agreement; of the three projections of attention it decides which one is the value, where the
+    usual order (query, key, value) does not fit and another one does.
 
     Raises ValueError where the placement is not defined for such a model.
     """
@@ -139,17 +119,21 @@ def weighed(patient: Patient, stack: Stack, placement: type[Placement], fits: _F
     found: list[MatrixGain] = []
     for sublayer in stack.sublayers:
         matrices = matrices_of(patient, sublayer, shape.width)
-        if matrices is None or sublayer.block == 0 or sublayer.kind == "convolution" or sublayer.kind == "mixer":
+        if not matrices or sublayer.block == 0 or sublayer.kind == "convolution" or sublayer.kind == "mixer":
             continue
         site = Site(kind=sublayer.kind, block=sublayer.block, stack=shape)
 
         def gain(role: _MatrixRole, matrix: WeightMatrix, site: Site = site) -> MatrixGain:
-            return MatrixGain(block=site.block, role=role, matrix=matrix, wanted=made.gain(role, site))
+            glorot = math.sqrt(2 / (matrix.inputs + matrix.outputs))
+            wanted, own = made.gain(role, site), matrix.deviation / glorot
+            return MatrixGain(block=site.block, role=role, parameter=matrix.parameter, gain=own, wanted=wanted)
 
-        found.append(gain("ffn_out" if site.kind == "feed_forward" else "output", matrices.last))
-        found += [gain("ffn_in", matrix) for matrix in matrices.first]
-        orders = [list(map(gain, roles, matrices.projections)) for roles in permutations(_PROJECTIONS)]
-        found += next((order for order in orders if all(map(fits, order))), orders[0])
+        *before, last = matrices
+        if site.kind == "feed_forward":
+            found += [gain("ffn_out", last), *(gain("ffn_in", matrix) for matrix in before)]
+            continue
+        orders = [list(map(gain, roles, before)) for roles in permutations(_PROJECTIONS)]
+        found += [gain("output", last), *next((order for order in orders if all(map(fits, order))), orders[0])]
     return found
 
 

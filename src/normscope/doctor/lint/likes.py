@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,27 +28,24 @@ _NOTHING = 1e-12
 _STRAYS = 6.0
 """Standard errors of a size by which likes may differ."""
 
+_Value = TypeVar("_Value", float, str)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OddOne:
-    """A place whose number is unlike that of its likes."""
+class OddOne(Generic[_Value]):
+    """A place whose number, or whose state, is unlike that of its likes."""
 
     name: str
     block: int
     """Its place among its likes, counted from 1."""
-    size: float
-    usual: float
+    value: _Value
+    usual: _Value
     """What most of the others have."""
     likes: int
     """How many places there are, this one among them."""
 
-    @property
-    def factor(self) -> float:
-        """Its size in multiples of the usual one; inf where that is 0."""
-        return self.size / self.usual if self.usual else math.inf
 
-
-def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> list[OddOne]:
+def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> list[OddOne[float]]:
     """The places whose size is more than `apart` times, or less than 1 / `apart` of, what most of their likes have.
 
     sizes: 0 or more, in the order of depth. None where fewer than three are given, where most are not within
@@ -57,12 +55,25 @@ def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> l
         return []
     usual = median(sizes)
     alike = sum(_within(size, usual, math.sqrt(apart)) for size in sizes)
-    if 2 * alike <= len(sizes):
+    return _odd(names, sizes, usual, alike, lambda size: not _within(size, usual, apart))
+
+
+def odd_states(names: Sequence[str], states: Sequence[str]) -> list[OddOne[str]]:
+    """The places that are in another state than most of their likes, given in the order of depth; none of two."""
+    if len(states) < 3:
         return []
+    usual, count = Counter(states).most_common(1)[0]
+    return _odd(names, states, usual, count, lambda state: state != usual)
+
+
+def _odd(
+    names: Sequence[str], values: Sequence[_Value], usual: _Value, alike: int, is_odd: Callable[[_Value], bool]
+) -> list[OddOne[_Value]]:
+    """Those that are odd where more than half are alike."""
     return [
-        OddOne(name=name, block=place, size=size, usual=usual, likes=len(sizes))
-        for place, (name, size) in enumerate(zip(names, sizes, strict=True), 1)
-        if not _within(size, usual, apart)
+        OddOne(name=name, block=place, value=value, usual=usual, likes=len(values))
+        for place, (name, value) in enumerate(zip(names, values, strict=True), 1)
+        if 2 * alike > len(values) and is_odd(value)
     ]
 
 
@@ -119,7 +130,7 @@ def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
             yield {own[number]: tensors[own[number]] for number in sorted(own)}
 
 
-def odd_weights(model: nn.Module, *, apart: float) -> list[OddOne]:
+def odd_weights(model: nn.Module, *, apart: float) -> list[OddOne[float]]:
     """Parameters whose size is unlike that of the same parameter in the other blocks.
 
     Of parameters with few entries by more than `apart`: the root mean square of n draws strays by 1/√(2n) of itself.
@@ -133,12 +144,12 @@ def odd_weights(model: nn.Module, *, apart: float) -> list[OddOne]:
     return found
 
 
-def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne]]:
+def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne[float]]]:
     """Sub-layers whose stream, or whose branch, is multiplied with another number than that of its kind in the others.
 
     With what it is a factor of: "the skip" or "the branch".
     """
-    found: list[tuple[str, OddOne]] = []
+    found: list[tuple[str, OddOne[float]]] = []
     for likes in likes_of(stack):
         for what, factors in (
             ("the skip", [one.skip_scale for one in likes]),
@@ -147,14 +158,12 @@ def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne]]:
         ):
             sizes = [abs(factor) for factor in factors if factor is not None]
             if len(sizes) == len(factors):
-                names = [one.name for one in likes]
-                found += [
-                    (what, one) for one in odd_ones(names, sizes, apart=apart) if one.size and math.isfinite(one.factor)
-                ]
+                odd = odd_ones([one.name for one in likes], sizes, apart=apart)
+                found += [(what, one) for one in odd if one.value and one.usual]
     return found
 
 
-def odd_branches(stack: Stack, *, apart: float) -> list[OddOne]:
+def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
     """Sub-layers that add a vector of another size than those of their kind do in the other blocks.
 
     Not those of the first block: they may read an embedding of another size than the streams that blocks leave. Nor
@@ -165,10 +174,10 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne]:
         if any(one.measured.branch_square > _NOTHING * one.measured.stream_square for one in likes):
             sizes = [math.sqrt(one.measured.branch_square) for one in likes]
             found += odd_ones([one.name for one in likes], sizes, apart=apart)
-    return [one for one in found if one.size and one.block > 1]
+    return [one for one in found if one.value and one.block > 1]
 
 
-def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne]:
+def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne[float]]:
     """Sub-layers whose measured gradient over theory's is unlike that of their kind in the other blocks.
 
     Where the gradients themselves are alike it is theory that stands out, and not the sub-layer.
@@ -182,58 +191,29 @@ def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne]:
         names, norms = [one.name for one in known], [one.measured.gradient_norm or 0.0 for one in known]
         ratios = [norm / theory[id(one)] for one, norm in zip(known, norms, strict=True)]
         own = {one.name for one in odd_ones(names, norms, apart=math.sqrt(apart))}
-        found += [one for one in odd_ones(names, ratios, apart=apart) if one.name in own]
-    return [one for one in found if one.size]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OddState:
-    """A parameter or sub-layer in another state than most of its likes."""
-
-    name: str
-    block: int
-    """Its place among its likes, counted from 1."""
-    state: str
-    usual: str
-    likes: int
-
-
-def odd_states(states: Mapping[str, str]) -> list[OddState]:
-    """The places that are in another state than most of their likes, given in the order of depth; none of two."""
-    if len(states) < 3:
-        return []
-    usual, count = Counter(states.values()).most_common(1)[0]
-    if 2 * count <= len(states):
-        return []
-    return [
-        OddState(name=name, block=place, state=state, usual=usual, likes=len(states))
-        for place, (name, state) in enumerate(states.items(), 1)
-        if state != usual
-    ]
+        found += [one for one in odd_ones(names, ratios, apart=apart) if one.name in own and one.value]
+    return found
 
 
 def odd_parameters(
-    model: nn.Module, state: Callable[[str, nn.Parameter], str], *, usual: Callable[[Sequence[str]], bool] | None = None
-) -> list[OddState]:
+    model: nn.Module, state: Callable[[nn.Parameter], str], *, usual: Callable[[Sequence[str]], bool] = lambda _: False
+) -> list[OddOne[str]]:
     """Parameters in another state than the same parameter in most other blocks.
 
     usual: of the states of likes, in the order of depth, whether that they differ is no wonder.
     """
-    weights = dict(model.named_parameters())
-    found = []
+    weights, found = dict(model.named_parameters()), []
     for group in repeated(weights):
-        states = {name: state(name, weights[name]) for name in group}
-        if usual is None or not usual(list(states.values())):
-            found += odd_states(states)
+        states = [state(weights[name]) for name in group]
+        found += [] if usual(states) else odd_states(list(group), states)
     return found
 
 
-def odd_precisions(stack: Stack) -> list[OddState]:
+def odd_precisions(stack: Stack) -> list[OddOne[str]]:
     """Sub-layers that compute in another dtype than those of their kind in most other blocks."""
     found = []
     for kind in likes_of(stack):
         likes = [one for one in kind if one.measured.precision]
-        states = [one.measured.precision for one in likes]
-        by_block = odd_states({str(place): state for place, state in enumerate(states)})
-        found += [replace(one, name=likes[one.block - 1].name, block=likes[one.block - 1].block) for one in by_block]
+        odd = odd_states([one.name for one in likes], [one.measured.precision for one in likes])
+        found += [replace(one, block=likes[one.block - 1].block) for one in odd]
     return found

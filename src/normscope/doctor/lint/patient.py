@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...placement.printing import ranges
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer
 from ..result import Advice
@@ -129,6 +130,11 @@ def listed(named: Iterable[Any], shown: int = 3) -> str:
         several = _spanned(several)
     rest = len(several) - shown
     return ", ".join(several[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def numbered(blocks: Sequence[int]) -> str:
+    """As "block 2", or "blocks 2–4"."""
+    return f"block{'s' if len(blocks) > 1 else ''} {ranges(list(blocks))}"
 
 
 def _spanned(names: Sequence[str]) -> list[str]:

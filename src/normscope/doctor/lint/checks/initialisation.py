@@ -1,18 +1,17 @@
 """Weights that are not finite, do not belong to the placement, or are the same in every block."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from ....placement import Placement, named
-from ....placement.printing import ranges
 from ...record import Stack
 from ...result import Severity
 from ...trace.forward import NonfiniteWeight
 from ..initial_weights import MatrixGain, typical, weighed
-from ..patient import Patient, initial_weights, listed
+from ..patient import Patient, initial_weights, listed, numbered
 from ..rule import Fault, rule, stack_rule
 from ..structure import shape_of, wanted
 
@@ -89,20 +88,20 @@ def _fits(one: MatrixGain) -> bool:
 def _unlike(patient: Patient, stack: Stack, placement: type[Placement]) -> Iterator[Fault]:
     judged = [one for one in weighed(patient, stack, placement, _fits) if one.role in _SAID]
     # A matrix of zeros is a branch that starts closed.
-    wrong = [one for one in judged if not _fits(one) and one.matrix.deviation > 0]
+    wrong = [one for one in judged if not _fits(one) and one.gain > 0]
     if not wrong:
         return
     said = []
     for role, name in _SAID.items():
         some = [one for one in wrong if one.role == role]
         if some:
-            found, wanted = typical([one.matrix.glorot_gain for one in some]), typical([one.wanted for one in some])
+            found, wanted = typical([one.gain for one in some]), typical([one.wanted for one in some])
             blocks = len({one.block for one in judged if one.role == role})
             out = len({one.block for one in some})
             said.append(f"{name} {found:.2f} in place of {wanted:.2f} ({out} of {blocks} blocks)")
     yield Fault(
         severity=_severity(wrong),
-        where=listed(one.matrix.parameter for one in wrong) or stack.name,
+        where=listed(one.parameter for one in wrong) or stack.name,
         message=f"{placement.title} with {stack.blocks} blocks draws each weight at its own multiple of Glorot's "
         f"√(2 / (inputs + outputs)), and these are others: {', '.join(said)}",
         fix=f"draw these matrices anew with torch.nn.init.xavier_normal_(weight, gain=...), at the gains of "
@@ -115,7 +114,7 @@ def _severity(wrong: list[MatrixGain]) -> Severity:
 
     Where the gain wanted is above 1 (Sub-LN), a smaller one is the choice of many models and costs stability nothing.
     """
-    if any(one.matrix.glorot_gain > TOLERANCE * max(1.0, one.wanted) for one in wrong):
+    if any(one.gain > TOLERANCE * max(1.0, one.wanted) for one in wrong):
         return Severity.ERROR
     return Severity.INFO if all(one.ratio < 1 <= one.wanted for one in wrong) else Severity.WARNING
 
@@ -138,7 +137,7 @@ def identical_blocks(patient: Patient) -> Iterator[Fault]:
         if not groups:
             continue
         stock = _is_torchs(patient.model, stack.name)
-        parts = [f"every matrix of {_blocks(others)} is a copy of that of block {first}" for first, *others in groups]
+        parts = [f"every matrix of {numbered(others)} is a copy of that of block {first}" for first, *others in groups]
         all_same = len(groups[0]) == stack.blocks
         yield Fault(
             # Blocks of a trained model may be doubled on purpose, to train a deeper one.
@@ -244,10 +243,6 @@ def _everywhere(weight: Tensor, holds: Callable[[Tensor], Tensor]) -> bool:
     """Whether something holds of every entry: of most matrices the first few tell that it does not."""
     entries = weight.flatten()
     return all(bool(holds(some).all()) for some in (entries[:_MANY], entries))
-
-
-def _blocks(numbers: Sequence[int]) -> str:
-    return f"block{'s' if len(numbers) > 1 else ''} {ranges(list(numbers))}"
 
 
 def _copies(stack: Stack, weights: Mapping[str, Tensor]) -> list[list[int]]:

@@ -1,24 +1,19 @@
 """A block unlike the others: in what its weights, factors, branches or gradients measure, and in how it is treated,
 frozen, in another dtype, or by the optimiser."""
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
+from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from ....placement import named
 from ...trace.forward import norm_parameters
-from ..likes import (
-    OddOne,
-    OddState,
-    odd_branches,
-    odd_factors,
-    odd_gradients,
-    odd_parameters,
-    odd_precisions,
-    odd_weights,
-)
+from .. import likes
+from ..likes import OddOne
 from ..patient import Patient, an_optimizer, gradients, initial_weights
 from ..rule import Fault, rule
 from ..structure import explained, in_blocks
@@ -38,97 +33,97 @@ def uneven_blocks(patient: Patient) -> Iterator[Fault]:
     """Blocks whose weights, factors, branches or gradients are unlike their likes', each told by its first cause."""
     # What is 0 has rules of its own, for branches and gates; a gain of 0 shuts the stream itself where sums are normed.
     gains = {gain.name for gain in patient.observed.norm_gains}
-    weights = [one for one in odd_weights(patient.model, apart=_WEIGHT) if one.size or one.name in gains]
-    yield from _grouped(weights, "weights")
+    weights = [one for one in likes.odd_weights(patient.model, apart=_WEIGHT) if one.value or one.name in gains]
+    yield from _uneven(weights, "weights")
     # What a block's weights or factors make larger or smaller is no second fault.
     told = {one.block for one in weights}
     for stack in patient.stacks:
         # A placement that explains the stack has its factors by a rule of its own.
         inside = in_blocks(stack)
         own = {one.name for one in inside if one.placement and named(one.placement).variant_of == stack.placement}
-        factors = [] if explained(inside) else odd_factors(stack, apart=_FACTOR)
+        factors = [] if explained(inside) else likes.odd_factors(stack, apart=_FACTOR)
         factors = [(what, one) for what, one in factors if one.name not in own or not stack.placement]
         for what, factor in factors:
             yield Fault(
                 where=factor.name,
-                message=f"block {factor.block}: {what} of {factor.name} is multiplied by {factor.size:.4g}, in most of "
-                f"the {factor.likes} blocks by {factor.usual:.4g}, and no law of depth explains it",
+                message=f"block {factor.block}: {what} of {factor.name} is multiplied by {factor.value:.4g}, in most "
+                f"of the {factor.likes} blocks by {factor.usual:.4g}, and no law of depth explains it",
                 fix=f"multiply {what} by the same number in every block, or by one that follows depth",
             )
         known = told | {one.block for _, one in factors}
-        outputs = [one for one in odd_branches(stack, apart=_BRANCH) if one.block not in known]
-        yield from _grouped(outputs, "outputs")
+        outputs = [one for one in likes.odd_branches(stack, apart=_BRANCH) if one.block not in known]
+        yield from _uneven(outputs, "outputs")
         known |= {one.block for one in outputs}
-        yield from _grouped(
-            [one for one in odd_gradients(stack, apart=_GRADIENT) if one.block not in known], "gradients"
-        )
+        pulls = [one for one in likes.odd_gradients(stack, apart=_GRADIENT) if one.block not in known]
+        yield from _uneven(pulls, "gradients")
 
 
-def _grouped(found: Iterable[OddOne], what: str) -> Iterator[Fault]:
-    """One fault for all that is odd in a block by about one factor."""
-    groups: defaultdict[tuple[int, bool], list[OddOne]] = defaultdict(list)
-    for one in found:
-        groups[one.block, one.factor > 1].append(one)
-    for (block, larger), some in sorted(groups.items()):
-        worst = max(some, key=lambda one: max(one.factor, 1 / max(one.factor, 1e-300)))
-        yield Fault(
-            where=some,
-            message=f"block {block} of {worst.likes}: {_said(worst, what, larger)}"
-            + (
-                f"; so {'do' if what == 'weights' else 'are'} {len(some) - 1} more of this block"
-                if len(some) > 1
-                else ""
-            ),
-            fix=_FIX[what],
-        )
-
-
-_FIX = {
-    "weights": "draw this block as the others are drawn; where a scheme of its own is meant, silence the rule",
-    "outputs": "look in this block for a factor, an activation or a mask that the other blocks do not have",
-    "gradients": "look in this block for what lets less of the gradient through than in the others, or more: a "
-    "detached part, a softmax that is saturated, a factor",
+_Kind = Literal["weights", "outputs", "gradients"]
+_SAID: dict[_Kind, tuple[str, str, str]] = {
+    "weights": (
+        "{} starts",
+        "the same weights of most other blocks",
+        "draw this block as the others are drawn; where a scheme of its own is meant, silence the rule",
+    ),
+    "outputs": (
+        "what {} adds to the stream is",
+        "what its likes add in most other blocks",
+        "look in this block for a factor, an activation or a mask that the other blocks do not have",
+    ),
+    "gradients": (
+        "the gradient of {}, over what theory predicts, is",
+        "its likes' in most other blocks",
+        "look in this block for what lets less of the gradient through than in the others, or more: a detached part, a "
+        "softmax that is saturated, a factor",
+    ),
 }
+"""What is said of the odd one and of its likes, and what to do."""
 
 
-def _said(one: OddOne, what: str, larger: bool) -> str:
-    if not one.size:
-        return f"the gain {one.name} starts at 0 and those of its likes do not: of what it norms nothing goes on"
-    if one.usual:
-        factor = one.factor if larger else 1 / one.factor
-        by = f"{factor:.3g} times as {'large' if larger else 'small'} as"
-    else:
-        by = "another size than"
-    subject, likes = {
-        "weights": (f"{one.name} starts", "the same weights of most other blocks"),
-        "outputs": (f"what {one.name} adds to the stream is", "what its likes add in most other blocks"),
-        "gradients": (f"the gradient of {one.name}, over what theory predicts, is", "its likes' in most other blocks"),
-    }[what]
-    return f"{subject} {by} {likes} (root mean square {one.size:.3g} beside {one.usual:.3g})"
+def _uneven(found: Iterable[OddOne[float]], what: _Kind) -> Iterator[Fault]:
+    """One fault for all that is odd in a block by about one factor."""
+    subject, others, fix = _SAID[what]
+    for some in _by_block(found, lambda one: one.value > one.usual):
+        worst = max(some, key=_times)
+        said = f"{subject.format(worst.name)} another size than {others}"
+        if worst.usual:
+            larger = "large" if worst.value > worst.usual else "small"
+            said = f"{subject.format(worst.name)} {_times(worst):.3g} times as {larger} as {others}"
+        said += f" (root mean square {worst.value:.3g} beside {worst.usual:.3g})"
+        if not worst.value:
+            said = f"the gain {worst.name} starts at 0 and those of its likes do not: of what it norms nothing goes on"
+        more = f"; so {'do' if what == 'weights' else 'are'} {len(some) - 1} more of this block" * (len(some) > 1)
+        yield Fault(where=some, message=f"block {worst.block} of {worst.likes}: {said}{more}", fix=fix)
 
 
-_FROZEN, _TRAINED = "frozen", "trained"
+def _times(one: OddOne[float]) -> float:
+    """How many times larger or smaller than usual it is; inf where one of the two is 0."""
+    low, high = sorted((one.value, one.usual))
+    return high / low if low else math.inf
+
+
+def _by_block(found: Iterable[OddOne[Any]], key: Callable[[OddOne[Any]], Any]) -> list[list[OddOne[Any]]]:
+    """What is odd in one block and has one key together, in order."""
+    groups: defaultdict[tuple[int, Any], list[OddOne[Any]]] = defaultdict(list)
+    for one in found:
+        groups[one.block, key(one)].append(one)
+    return [some for _, some in sorted(groups.items())]
+
+
+_FROZEN, _TRAINED = "frozen (requires_grad is False)", "trained (requires_grad is True)"
 
 
 @rule("frozen-unlike-others")
 def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
     """Weights of one block that are frozen beside trained likes, or the other way round; and all norms' alone."""
-    fresh = not patient.trained
-
-    def from_below(states: Sequence[str]) -> bool:
-        """Whether the lowest of a trained model are frozen, and no others."""
-        return not fresh and list(states) == sorted(states)
-
-    def state(_: str, weight: object) -> str:
-        return _TRAINED if getattr(weight, "requires_grad", False) else _FROZEN
-
-    odd = odd_parameters(patient.model, state, usual=from_below)
-    yield from _by_block(
-        odd,
-        lambda state: f"{state} (requires_grad is {state == _TRAINED})",
-        fix="set requires_grad alike in every block; where this is meant, silence the rule",
+    odd = likes.odd_parameters(
+        patient.model,
+        lambda weight: _TRAINED if weight.requires_grad else _FROZEN,
+        # Of a trained model the lowest may be frozen, and no others.
+        usual=lambda states: patient.trained and list(states) == sorted(states),
     )
-    if not fresh or odd:
+    yield from _in_states(odd)
+    if patient.trained or odd:
         return
     norms = norm_parameters(patient.model)
     # A vector that stands alone may be the bias of a router, which is frozen by design.
@@ -148,13 +143,11 @@ def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
 @rule("precision-unlike-others")
 def precision_unlike_others(patient: Patient) -> Iterator[Fault]:
     """Blocks whose weights have another dtype than their likes, or that compute in another one."""
-    weights = odd_parameters(patient.model, lambda _, weight: str(weight.dtype).removeprefix("torch."))
-    fix = "let every block have one dtype, and leave mixed precision to torch.autocast"
-    yield from _by_block(weights, lambda state: f"kept in {state}", fix=fix)
+    weights = likes.odd_parameters(patient.model, lambda weight: str(weight.dtype).removeprefix("torch."))
+    yield from _in_states(weights, "kept in {}")
     told = {one.block for one in weights}
     for stack in patient.stacks:
-        odd = [one for one in odd_precisions(stack) if one.block not in told]
-        yield from _by_block(odd, lambda state: f"computed in {state}", fix=fix)
+        yield from _in_states([one for one in likes.odd_precisions(stack) if one.block not in told], "computed in {}")
 
 
 @rule("optimizer-unlike-others", an_optimizer)
@@ -168,28 +161,23 @@ def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
         for p in group["params"]
     }
 
-    def state(_: str, weight: object) -> str:
+    def state(weight: nn.Parameter) -> str:
         # What is frozen has no need of an optimiser.
-        needs = getattr(weight, "requires_grad", False)
-        return decays.get(id(weight), "in no parameter group" if needs else _FROZEN)
+        return decays.get(id(weight), "in no parameter group" if weight.requires_grad else _FROZEN)
 
-    odd = [one for one in odd_parameters(patient.model, state) if _FROZEN not in (one.state, one.usual)]
-    yield from _by_block(odd, lambda state: state, fix="make the groups so that every block is in them alike")
+    odd = likes.odd_parameters(patient.model, state)
+    yield from _in_states([one for one in odd if _FROZEN not in (one.value, one.usual)])
 
 
-def _by_block(odd: Iterable[OddState], said: Callable[[str], str], *, fix: str) -> Iterator[Fault]:
-    """One fault for all weights of a block that are in one state."""
-    groups: defaultdict[tuple[int, str, str], list[OddState]] = defaultdict(list)
-    for one in odd:
-        groups[one.block, one.state, one.usual].append(one)
-    for (block, _, usual), some in sorted(groups.items()):
+def _in_states(odd: Iterable[OddOne[str]], said: str = "{}") -> Iterator[Fault]:
+    """One fault for all weights of a block that are in one state, which is put into what is said."""
+    for some in _by_block(odd, lambda one: (one.value, one.usual)):
         one = some[0]
-        rest = f", and so {'is' if len(some) == 2 else 'are'} {len(some) - 1} more of this block" if some[1:] else ""
+        rest = f", and so {'is' if len(some) == 2 else 'are'} {len(some) - 1} more of this block" * (len(some) > 1)
         yield Fault(
             where=some,
-            message=f"block {block} of {one.likes}: {one.name} is {said(one.state)}{rest}, while most of its likes "
-            f"in other blocks are {said(usual)}",
-            fix=fix,
+            message=f"block {one.block} of {one.likes}: {one.name} is {said.format(one.value)}{rest}, while most of "
+            f"its likes in other blocks are {said.format(one.usual)}",
         )
 
 

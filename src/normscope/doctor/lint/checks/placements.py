@@ -1,15 +1,16 @@
 """Formulas that do not agree: of blocks with each other, with the configuration, or with the stack's depth."""
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from itertools import pairwise, product
+from typing import Any, Literal
+
+import torch
 
 from ....placement import Placement, Site, StackShape, SublayerKind, named, registered
 from ....placement.base import ModelKind
-from ....placement.printing import ranges
 from ...find.segments import Segment
 from ...identify.candidates import blocks_of
 from ...identify.matching import TOLERANCE, Outline, matches, outline
@@ -17,8 +18,8 @@ from ...identify.stacks import wired_like
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ..block_wirings import unlike_all
-from ..patient import Patient, a_configured_placement
-from ..rule import Fault, rule, stack_rule
+from ..patient import Patient, a_configured_placement, numbered
+from ..rule import Fault, stack_rule
 from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
 from . import wiring
 
@@ -47,19 +48,23 @@ def near(patient: Patient, stack: Stack) -> tuple[_NearMiss, ...]:
     """
     inside = in_blocks(stack)
     observed = _outlines([sublayer.formula.segment for sublayer in inside])
-    if not observed or explained(inside):
+    if len(slots := _slots(observed)) != 1 or explained(inside):
         return ()
-    shape = shape_of(patient.stacks, stack)
+    ((structure, slot),) = slots
+    shape, kinds = shape_of(patient.stacks, stack), kinds_of(stack)
     found = []
     for placement in registered().values():
-        formula = _Formula(placement=placement, kinds=kinds_of(stack))
-        wanted = formula.outlines(shape, shape.blocks)
-        if not _alike(observed, wanted):
-            continue
-        ((structure, slot),) = _slots(observed)
-        numbers, expected = (_at(some, structure, slot) for some in (observed, wanted))
-        source = formula.source(shape, numbers, structure, slot)
-        found.append(_NearMiss(placement=placement, found=tuple(numbers), wanted=tuple(expected), source=source))
+
+        def constants(shape: StackShape, blocks: int, of: type[Placement] = placement) -> list[float]:
+            return _at(_placed(of, kinds, shape, blocks), structure, slot)
+
+        expected = _placed(placement, kinds, shape, shape.blocks)
+        alike = [one.structure for one in observed] == [one.structure for one in expected]
+        if alike and slots == _slots(expected):
+            numbers = _at(observed, structure, slot)
+            source = _source(shape, numbers, len(kinds), constants)
+            wanted = tuple(_at(expected, structure, slot))
+            found.append(_NearMiss(placement=placement, found=tuple(numbers), wanted=wanted, source=source))
     return tuple(found)
 
 
@@ -67,6 +72,12 @@ def _outlines(pieces: Sequence[Segment]) -> list[Outline]:
     """Formulas as outlines; none where one of them has none."""
     made = [outline(piece) for piece in pieces]
     return [one for one in made if one is not None] if None not in made else []
+
+
+def _placed(placement: type[Placement], kinds: Sequence[SublayerKind], shape: StackShape, blocks: int) -> list[Outline]:
+    """A placement's over the first blocks of such a stack; empty where it has not one formula a sub-layer."""
+    pieces = blocks_of(placement, shape, kinds, blocks) if shape.model in placement.models else []
+    return _outlines(pieces) if len(pieces) == blocks * len(kinds) else []
 
 
 def _slots(some: Sequence[Outline]) -> set[tuple[_Structure, int]]:
@@ -78,56 +89,41 @@ def _at(some: Sequence[Outline], structure: _Structure, slot: int) -> list[float
     return [one.numbers[slot] for one in some if one.structure == structure]
 
 
-def _alike(observed: Sequence[Outline], wanted: Sequence[Outline]) -> bool:
-    """Whether all formulas agree but for the values of constants that stand at one and the same place."""
-    if len(observed) != len(wanted) or any(a.structure != b.structure for a, b in zip(observed, wanted, strict=True)):
-        return False
-    slots = _slots(observed)
-    return len(slots) == 1 and slots == _slots(wanted)
+def _source(
+    shape: StackShape, numbers: Sequence[float], size: int, constants: Callable[[StackShape, int], list[float]]
+) -> str:
+    """Of which other stack, or count, the constants found would be those of the placement.
+
+    size: sub-layers of a block. constants: the placement's, over the first blocks of a stack of such a shape.
+    """
+    if not _all_same(numbers, [numbers[0]] * len(numbers)):
+        return _miscounted(shape, numbers, size, constants)
+    for text, other in _other_shapes(shape):
+        wanted = constants(other, 1)
+        if wanted and _all_same([numbers[0]] * len(wanted), wanted):
+            return f"in {text}"
+    return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Formula:
-    placement: type[Placement]
-    kinds: Sequence[SublayerKind]
-
-    def outlines(self, shape: StackShape, blocks: int) -> list[Outline]:
-        """Over the first blocks of such a stack; empty where it has not one formula a sub-layer."""
-        if shape.model not in self.placement.models:
-            return []
-        pieces = blocks_of(self.placement, shape, self.kinds, blocks)
-        return _outlines(pieces) if len(pieces) == blocks * len(self.kinds) else []
-
-    def source(self, shape: StackShape, numbers: Sequence[float], structure: _Structure, slot: int) -> str:
-        """Of which other stack, or count, the constants found would be those of the placement."""
-        if not _all_same(numbers, [numbers[0]] * len(numbers)):
-            return self._miscounted(shape, numbers, structure, slot)
-        for text, other in _other_shapes(shape):
-            wanted = _at(self.outlines(other, 1), structure, slot)
-            if wanted and _all_same([numbers[0]] * len(wanted), wanted):
-                return f"in {text}"
+def _miscounted(
+    shape: StackShape, numbers: Sequence[float], size: int, constants: Callable[[StackShape, int], list[float]]
+) -> str:
+    """Where constants change from block to block: whether blocks were counted from elsewhere, or sub-layers."""
+    count = len(numbers)
+    encodes = shape.kind == "encoder"
+    longer = replace(shape, encoder_blocks=count + 1) if encodes else replace(shape, decoder_blocks=count + 1)
+    wanted = constants(longer, count + 1)
+    by_block = wanted[::size]
+    if len(wanted) < size * count:
         return ""
-
-    def _miscounted(self, shape: StackShape, numbers: Sequence[float], structure: _Structure, slot: int) -> str:
-        """Where constants change from block to block: whether blocks were counted from elsewhere, or sub-layers."""
-        size, count = len(self.kinds), len(numbers)
-        longer = (
-            replace(shape, encoder_blocks=count + 1)
-            if shape.kind == "encoder"
-            else replace(shape, decoder_blocks=count + 1)
-        )
-        wanted = _at(self.outlines(longer, count + 1), structure, slot)
-        by_block = wanted[::size]
-        if len(wanted) < size * count:
-            return ""
-        if _all_same(numbers, [by_block[n // size + 1] for n in range(count)]):
-            return "of the block after each: blocks are counted from 1, not from 2"
-        if _all_same(numbers, by_block[:count]):
-            return "of sub-layers counted one by one: blocks are counted"
-        if _all_same(numbers, by_block[1 : count + 1]):
-            return "of sub-layers counted one by one from 2: blocks are counted, from 1"
-        power = _power(numbers, wanted[: len(numbers)])
-        return f"raised to the power {power:.3g}: an exponent of another kind" if power else ""
+    if _all_same(numbers, [by_block[n // size + 1] for n in range(count)]):
+        return "of the block after each: blocks are counted from 1, not from 2"
+    if _all_same(numbers, by_block[:count]):
+        return "of sub-layers counted one by one: blocks are counted"
+    if _all_same(numbers, by_block[1 : count + 1]):
+        return "of sub-layers counted one by one from 2: blocks are counted, from 1"
+    power = _power(numbers, wanted[:count])
+    return f"raised to the power {power:.3g}: an exponent of another kind" if power else ""
 
 
 def _power(numbers: Sequence[float], wanted: Sequence[float]) -> float:
@@ -146,57 +142,47 @@ def _other_shapes(shape: StackShape) -> Iterator[tuple[str, StackShape]]:
     kinds: tuple[ModelKind, ...] = ("encoder-only", "decoder-only", "encoder-decoder")
     # What is of the stack's own depth explains more than what is of another.
     depths = [shape.blocks, *(blocks for blocks in range(1, DEEPEST + 1) if blocks != shape.blocks)]
-    for blocks in depths:
-        for kind in sorted(kinds, key=lambda kind: kind != shape.model):
-            encoder = 0 if kind == "decoder-only" else blocks
-            decoder = 0 if kind == "encoder-only" else blocks
-            for side in ("encoder", "decoder"):
-                if (encoder if side == "encoder" else decoder) and kind == "encoder-decoder":
-                    text = f"the {side} of an encoder-decoder of {blocks} + {blocks} blocks"
-                elif side == kind.removesuffix("-only"):
-                    text = f"a single stack of {blocks} blocks"
-                else:
-                    continue
-                other = replace(shape, kind=side, encoder_blocks=encoder, decoder_blocks=decoder)
-                yield text, other
+    for blocks, kind in product(depths, sorted(kinds, key=lambda kind: kind != shape.model)):
+        encoder, decoder = 0 if kind == "decoder-only" else blocks, 0 if kind == "encoder-only" else blocks
+        sides: tuple[Literal["encoder", "decoder"], ...] = ("encoder", "decoder")
+        for side in sides:
+            text = f"a single stack of {blocks} blocks"
+            if kind == "encoder-decoder":
+                text = f"the {side} of an encoder-decoder of {blocks} + {blocks} blocks"
+            elif side != kind.removesuffix("-only"):
+                continue
+            yield text, replace(shape, kind=side, encoder_blocks=encoder, decoder_blocks=decoder)
 
 
 def is_same(a: float, b: float) -> bool:
     return abs(a - b) <= TOLERANCE * abs(b)
 
 
-@rule("mixed-placements")
-def mixed_placements(patient: Patient) -> Iterator[Fault]:
+@stack_rule("mixed-placements")
+def mixed_placements(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Blocks of one stack with different formulas that no registered placement has together."""
-    shapes = {name: tuple(weight.shape) for name, weight in patient.weights.items()}
-    for stack in patient.stacks:
-        inside = in_blocks(stack)
-        # A mistake that is known by its name is told by that alone.
-        known = any(True for _ in wiring.misplaced_step.check(patient))
-        if not known and not _is_a_mixture(patient, stack) and (odd := unlike_all(stack, shapes)):
-            yield odd
-            continue
-        yield from _by_one_block(patient, stack)
-        if explained(inside) or near(patient, stack) or carries_norm(patient, stack):
-            continue
-        # Of a mean over depth every sub-layer reads one value more than the one before.
-        if any(sublayer.formula.over_depth for sublayer in inside):
-            continue
-        blocks = _by_formulas(inside)
-        if len(blocks) > 1:
-            parts = [
-                f"block{'s' if len(numbers) > 1 else ''} {ranges(numbers)}: {', '.join(words)}"
-                for words, numbers in blocks.items()
-            ]
-            few = min(blocks.values(), key=len)
-            yield Fault(
-                severity=Severity.WARNING if _is_a_slip(patient, stack, few) else Severity.INFO,
-                where=[sublayer for sublayer in inside if sublayer.block in few],
-                message="the blocks of one stack are wired differently, as no registered placement has them: "
-                + "; ".join(parts),
-                fix="wire all blocks alike, or by the rule of a placement that mixes them, such as Mix-LN's first "
-                f"⌊L/4⌋ = {stack.blocks // 4} of {stack.blocks} blocks",
-            )
+    inside = in_blocks(stack)
+    # A mistake that is known by its name is told by that alone.
+    known = any(True for _ in wiring.misplaced_step.check(patient))
+    if not known and not _is_a_mixture(patient, stack) and (odd := unlike_all(stack, patient.weights)):
+        yield odd
+        return
+    yield from _by_one_block(patient, stack)
+    # Of a mean over depth every sub-layer reads one value more than the one before.
+    over_depth = any(sublayer.formula.over_depth for sublayer in inside)
+    if over_depth or explained(inside) or near(patient, stack) or carries_norm(patient, stack):
+        return
+    blocks = _by_formulas(inside)
+    if len(blocks) > 1:
+        few = min(blocks.values(), key=len)
+        yield Fault(
+            severity=Severity.WARNING if _is_a_slip(patient, stack, few) else Severity.INFO,
+            where=[sublayer for sublayer in inside if sublayer.block in few],
+            message="the blocks of one stack are wired differently, as no registered placement has them: "
+            + "; ".join(f"{numbered(numbers)}: {', '.join(words)}" for words, numbers in blocks.items()),
+            fix="wire all blocks alike, or by the rule of a placement that mixes them, such as Mix-LN's first "
+            f"⌊L/4⌋ = {stack.blocks // 4} of {stack.blocks} blocks",
+        )
 
 
 def _is_a_mixture(patient: Patient, stack: Stack) -> bool:
@@ -237,59 +223,47 @@ def _is_a_slip(patient: Patient, stack: Stack, few: list[int]) -> bool:
     if at_an_end or every_so_often or any(not sublayer.placement for sublayer in in_blocks(stack)):
         return False
     weights = patient.weights
-    shapes: dict[int, list[tuple[int, ...]]] = {}
+    shapes: defaultdict[int, list[torch.Size]] = defaultdict(list)
     for sublayer in stack.sublayers:
-        names = sublayer.measured.matrices
-        shapes.setdefault(sublayer.block, []).extend(tuple(weights[n].shape) for n in names if n in weights)
+        shapes[sublayer.block] += [weights[name].shape for name in sublayer.measured.matrices if name in weights]
     return all(shapes[block] in [shapes[other] for other in shapes if other not in few] for block in few)
 
 
 def _by_formulas(inside: list[Sublayer]) -> dict[tuple[str, ...], list[int]]:
     """Blocks by the formulas of their sub-layers, numbers and kinds left out; the commonest first."""
-    blocks: dict[int, list[str]] = {}
+    blocks: defaultdict[int, list[str]] = defaultdict(list)
     for sublayer in inside:
-        shown = sublayer.formula.outlined(numbers=bool(sublayer.placement))
-        blocks.setdefault(sublayer.block, []).append(str(shown))
-    found: dict[tuple[str, ...], list[int]] = {}
+        blocks[sublayer.block].append(str(sublayer.formula.outlined(numbers=bool(sublayer.placement))))
+    found: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for number, texts in blocks.items():
-        found.setdefault(tuple(texts), []).append(number)
-    order = Counter({key: len(numbers) for key, numbers in found.items()}).most_common()
+        found[tuple(texts)].append(number)
     # What every sub-layer of a block has is said once.
-    return {tuple(dict.fromkeys(key)): found[key] for key, _ in order}
+    return {tuple(dict.fromkeys(key)): found[key] for key in sorted(found, key=lambda key: -len(found[key]))}
 
 
-@rule("placement-flag-contradicts", a_configured_placement, of_structure=True)
-def flag_contradicts(patient: Patient) -> Iterator[Fault]:
+@stack_rule("placement-flag-contradicts", a_configured_placement, of_structure=True)
+def flag_contradicts(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A configuration that names another placement than the model computes.
 
     Of one sub-layer alone it says nothing: that is a part of a backbone, or a network beside the blocks. What it cannot
     name may be the configured placement, in a form that was not understood: that contradicts nothing.
     """
-    name = patient.wanted_placement
-    if name is None or name not in registered():
+    name, inside = patient.wanted_placement or "", in_blocks(stack)
+    other = [sublayer for sublayer in inside if name not in (sublayer.placement, *sublayer.also)]
+    if name not in registered() or not other or len(inside) == 1:
         return
-    for stack in patient.stacks:
-        inside = in_blocks(stack)
-        other = [sublayer for sublayer in inside if name not in (sublayer.placement, *sublayer.also)]
-        if other and len(inside) > 1:
-            found = Counter(sublayer.placement or str(sublayer.formula) for sublayer in other).most_common(1)[0][0]
-            says = f"the configuration says {named(name).title} ({name})"
-            of = f"{len(other)} of {len(inside)} sub-layers"
-            if found in registered():
-                yield Fault(
-                    where=stack.name,
-                    message=f"{says}, but {of} are not: most of these compute {found}",
-                    fix="correct the configuration, or whatever reads it: weights trained under one placement are of "
-                    "no use under another",
-                )
-            else:
-                yield Fault(
-                    severity=Severity.INFO,
-                    where=stack.name,
-                    message=f"{says}; {of} were not recognised as it, nor as another: most are read as {found}",
-                    fix="compare that formula with the placement's own: either they differ, or the doctor does not "
-                    "follow it in this model",
-                )
+    found = Counter(sublayer.placement or str(sublayer.formula) for sublayer in other).most_common(1)[0][0]
+    says, of = f"the configuration says {named(name).title} ({name})", f"{len(other)} of {len(inside)} sub-layers"
+    if found in registered():
+        yield Fault(where=stack.name, message=f"{says}, but {of} are not: most of these compute {found}")
+    else:
+        yield Fault(
+            severity=Severity.INFO,
+            where=stack.name,
+            message=f"{says}; {of} were not recognised as it, nor as another: most are read as {found}",
+            fix="compare that formula with the placement's own: either they differ, or the doctor does not follow it "
+            "in this model",
+        )
 
 
 @stack_rule("wrong-constants", of_structure=True)

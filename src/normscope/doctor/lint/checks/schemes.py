@@ -7,7 +7,6 @@ from statistics import fmean, median
 from torch import nn
 
 from ....placement import named
-from ....placement.printing import ranges
 from ...observe.parameters import size_of
 from ...record import Stack
 from ...result import Severity
@@ -21,7 +20,7 @@ from ..initial_schemes import (
     split_in_two,
     width_law,
 )
-from ..patient import Patient, initial_weights
+from ..patient import Patient, initial_weights, numbered
 from ..rule import Fault, stack_rule
 
 _LEAST_BLOCKS = 3
@@ -98,9 +97,8 @@ def _blocks_apart(stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int
     depth = abs(large / small / math.sqrt(2 * stack.blocks) - 1) < 0.05
     yield Fault(
         where=[group.names[place] for place in (low if len(low) <= len(high) else high)],
-        message=f"{group.purpose} start at {small:.3g} in block{'s' * (len(low) > 1)} "
-        f"{ranges([group.blocks[place] for place in low])} and at {large:.3g} in block{'s' * (len(high) > 1)} "
-        f"{ranges([group.blocks[place] for place in high])}"
+        message=f"{group.purpose} start at {small:.3g} in {numbered([group.blocks[place] for place in low])} and at "
+        f"{large:.3g} in {numbered([group.blocks[place] for place in high])}"
         + (f", √(2 · {stack.blocks}) = {math.sqrt(2 * stack.blocks):.3g} times as much" if depth else "")
         + (f"; so do {len(split) - 1} more purposes" if len(split) > 1 else ""),
         fix="draw all blocks by one scheme"

@@ -1,8 +1,8 @@
 """Sums that are not there: a sub-layer whose output replaces the stream, is lost, or is never computed."""
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import nn
 
@@ -86,12 +86,9 @@ def _one_short(patient: Patient, stack: Stack) -> Iterator[Fault]:
             place += 1
         place += 1
     missing += range(place, place + -place % len(block))
-    if (
-        missing
-        and 4 * len(missing) <= len(kinds) + 1
-        and _are_there(patient, stack, [block[at % len(block)] for at in missing])
-    ):
-        said = [f"{kind_name(block[at % len(block)])} of block {at // len(block) + 1}" for at in missing]
+    lacks = [block[at % len(block)] for at in missing]
+    if missing and 4 * len(missing) <= len(kinds) + 1 and _are_there(patient, stack, lacks):
+        said = [f"{kind_name(kind)} of block {at // len(block) + 1}" for at, kind in zip(missing, lacks, strict=True)]
         # A decoder whose queries begin at zero, as DETR's, has nothing to add its first outputs to.
         begins_later = missing == list(range(len(missing))) and (block is DECODER or stack.starts_from_given)
         unless = ", unless its stream begins there, at zero or from learnt rows" if begins_later else ""
@@ -124,36 +121,56 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     """Blocks and norms that are built and that the forward pass does not go through."""
     yield from _unregistered(patient)
     unused = set(patient.observed.unused_parameters)
-    if not unused:
-        return
-    skipped = _skipped_blocks(patient, unused)
-    others = [path for path in skipped if not _has_a_like(patient, path, skipped)]
-    if others:
-        yield Fault(
-            severity=Severity.INFO,
-            where=others,
-            message=f"{len(others)} of the modules in a row do nothing in this pass, and are built otherwise than "
-            "those that do: perhaps they wait for inputs that were not given, such as images",
-            fix="give inputs of every kind that the model takes",
-        )
-    skipped = [path for path in skipped if path not in others]
-    if skipped:
-        yield Fault(
-            where=skipped,
-            message=f"{len(skipped)} of the modules in a row of likes do nothing: the forward pass reads none of their "
-            "weights, while it reads those of the others",
-            fix="look for a branch of the code that returns its input, such as a flag that no case matches",
-        )
-    left_out = [path for path in _left_out(patient, unused) if not any(_within(path, module) for module in skipped)]
-    if left_out:
-        yield Fault(
-            severity=Severity.WARNING,
-            where=left_out,
-            message=f"{len(left_out)} sub-layers are built and left out: the forward pass reads none of their weights, "
-            "while it reads those of their likes in the other blocks",
-            fix="call them in these blocks too, or do not build them there",
-        )
-    yield from _idle_matrices(patient, unused)
+    idle = _skipped_blocks(patient, unused) if unused else []
+    others = [path for path in idle if not _has_a_like(patient, path, idle)]
+    skipped = [path for path in idle if path not in others]
+
+    def elsewhere(paths: Iterable[str]) -> list[str]:
+        return [path for path in paths if not any(_within(path, module) for module in skipped)]
+
+    for found, severity, said, fix in (
+        (
+            others,
+            Severity.INFO,
+            "of the modules in a row do nothing in this pass, and are built otherwise than those that do: perhaps they "
+            "wait for inputs that were not given, such as images",
+            "give inputs of every kind that the model takes",
+        ),
+        (
+            skipped,
+            Severity.ERROR,
+            "of the modules in a row of likes do nothing: the forward pass reads none of their weights, while it reads "
+            "those of the others",
+            "look for a branch of the code that returns its input, such as a flag that no case matches",
+        ),
+        (
+            elsewhere(_left_out(patient, unused)),
+            Severity.WARNING,
+            "sub-layers are built and left out: the forward pass reads none of their weights, while it reads those of "
+            "their likes in the other blocks",
+            "call them in these blocks too, or do not build them there",
+        ),
+        (
+            _idle_matrices(patient, unused) if unused else [],
+            Severity.WARNING,
+            "of the matrices are built and never read, while those beside them are: another one stands where they are "
+            "meant, or a step was left out",
+            "look where each is called: a name that was copied (self.key for self.value), or an output projection or a "
+            "gate that is missing",
+        ),
+        (
+            elsewhere(_idle_norms(patient, unused)),
+            Severity.WARNING,
+            "norms are built and never applied: the forward pass reads none of their parameters",
+            "apply them, or do not build them",
+        ),
+    ):
+        if found:
+            yield Fault(severity=severity, where=found, message=f"{len(found)} {said}", fix=fix)
+
+
+def _idle_norms(patient: Patient, unused: set[str]) -> list[str]:
+    """Norms none of whose parameters is read, where they are a stream's or stand in a module in use."""
     widths = {stack.width for stack in patient.stacks}
     norms = {
         name.rpartition(".")[0]
@@ -163,16 +180,9 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
         and parameter.numel() > 1
         and (parameter.numel() in widths or _stands_in_use(patient, name, unused))
     }
-    idle = sorted(path for path in norms if path and not any(_within(path, module) for module in skipped))
-    idle = [path for path in idle if not any(_within(name, path) and name not in unused for name in _names(patient))]
-    idle = [path for path in idle if not _beside_what_rests(patient, path, unused)]
-    if idle:
-        yield Fault(
-            severity=Severity.WARNING,
-            where=idle,
-            message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
-            fix="apply them, or do not build them",
-        )
+    read = [name for name, _ in patient.model.named_parameters() if name not in unused]
+    idle = [path for path in sorted(norms) if path and not any(_within(name, path) for name in read)]
+    return [path for path in idle if not _beside_what_rests(patient, path, unused)]
 
 
 def _unregistered(patient: Patient) -> Iterator[Fault]:
@@ -189,16 +199,16 @@ def _unregistered(patient: Patient) -> Iterator[Fault]:
         )
 
 
-def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
+def _idle_matrices(patient: Patient, unused: set[str]) -> list[str]:
     """One or two matrices of a sub-layer that no block reads, and an output matrix beside the one in use."""
     around: dict[str, dict[str, set[bool]]] = {}
-    names: dict[tuple[str, str], list[str]] = {}
+    names: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name, weight in patient.model.named_parameters():
         parts = name.removesuffix(".weight").split(".")
         if weight.ndim > 1 and any(part.isdigit() for part in parts[:-1]) and not parts[-1].isdigit():
             row, own = re.sub(r"\d+", "#", ".".join(parts[:-1])), parts[-1]
             around.setdefault(row, {}).setdefault(own, set()).add(name in unused)
-            names.setdefault((row, own), []).append(name)
+            names[row, own].append(name)
     idle = [
         (row, own)
         for row, members in around.items()
@@ -214,23 +224,14 @@ def _idle_matrices(patient: Patient, unused: set[str]) -> Iterator[Fault]:
     resting = {name for name in unused if tables[name].ndim > 1} - set(found)
     # Towers and tables that wait for inputs of another kind may have matrices of that shape, as Longformer's have.
     waiting = {f"{path}.weight" for path, module in patient.model.named_modules() if isinstance(module, nn.Embedding)}
-    if len(resting) == 1 and not resting & waiting and all(tables[name].shape in outputs for name in resting):
-        found += sorted(resting)
-    if found:
-        yield Fault(
-            severity=Severity.WARNING,
-            where=found,
-            message=f"{len(found)} of the matrices are built and never read, while those beside them are: another one "
-            "stands where they are meant, or a step was left out",
-            fix="look where each is called: a name that was copied (self.key for self.value), or an output projection "
-            "or a gate that is missing",
-        )
+    is_output = len(resting) == 1 and not resting & waiting and all(tables[name].shape in outputs for name in resting)
+    return found + sorted(resting) * is_output
 
 
 _TWO = 2
 
 
-def _like_others(patient: Patient, names: dict[tuple[str, str], list[str]], row: str, own: str) -> bool:
+def _like_others(patient: Patient, names: Mapping[tuple[str, str], list[str]], row: str, own: str) -> bool:
     """Whether a module's weight has the shape of another one beside it."""
     shapes = {other: patient.weights[some[0]].shape for (at, other), some in names.items() if at == row}
     return names[row, own][0].endswith(".weight") and list(shapes.values()).count(shapes[own]) > _TWO
@@ -243,11 +244,11 @@ def _left_out(patient: Patient, unused: set[str]) -> list[str]:
         return re.sub(r"\d+", "#", path)
 
     used = Counter(kind(sublayer.name) for sublayer in patient.sublayers())
-    idle: dict[str, list[str]] = {}
+    idle: defaultdict[str, list[str]] = defaultdict(list)
     for path, module in patient.model.named_modules():
         names = [f"{path}.{name}" for name, _ in module.named_parameters()]
         if kind(path) in used and names and unused.issuperset(names):
-            idle.setdefault(kind(path), []).append(path)
+            idle[kind(path)].append(path)
     return [path for name, paths in idle.items() if "#" in name and len(paths) < used[name] for path in paths]
 
 
@@ -273,10 +274,6 @@ def _beside_what_rests(patient: Patient, path: str, unused: set[str]) -> bool:
             return not all(read.values())
         path = around
     return False
-
-
-def _names(patient: Patient) -> list[str]:
-    return [name for name, _ in patient.model.named_parameters()]
 
 
 def _skipped_blocks(patient: Patient, unused: set[str]) -> list[str]:
