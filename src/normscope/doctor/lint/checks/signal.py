@@ -1,7 +1,8 @@
 """What an untrained model computes: branches that add nothing, lost gradients, losses and embeddings too large."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import nn
@@ -21,134 +22,128 @@ from ..rule import Fault, rule, stack_rule
 def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     """Branches that the output does not depend on, that add nothing, or that get no gradient."""
     places = list(patient.sublayers())
+    told = partial(_branches, len(places))
     unread = [place for place in places if not place.measured.reaches_output]
-    if unread:
-        yield Fault(
-            severity=Severity.WARNING,
-            where=unread,
-            message=f"branches that are computed, but that the output does not depend on: {len(unread)} of "
-            f"{len(places)}",
-            fix="return the last state of the stream, or leave these sub-layers out",
-        )
+    yield from told(
+        unread,
+        "that are computed, but that the output does not depend on",
+        fix="return the last state of the stream, or leave these sub-layers out",
+        severity=Severity.WARNING,
+    )
     read = [place for place in places if place.measured.reaches_output and not place.is_shut_by_gate]
-    yield from _shut(read, len(places))
+    # Those behind a factor of 0 that is no parameter.
+    by = dict.fromkeys(name for place in read for name in place.measured.shut_by)
+    never = "A buffer never opens" if by.keys() - {IN_CODE} else "A constant never changes"
+    yield from told(
+        [place for place in read if place.measured.shut_by],
+        "whose whole input or output is multiplied by 0 or next to it",
+        f". {never}: {listed(by)}. What they add is the same vector for every token, or nothing, and stays so",
+        fix="compute the factor anew after the model is built or loaded, or make it an nn.Parameter that starts where "
+        "gradients still pass",
+    )
     read = [place for place in read if not place.measured.shut_by]
     constant = [place for place in read if place.measured.reaches_loss and _is_constant(patient, place)]
-    shut = [gain.name for gain in patient.observed.norm_gains if gain.constant and gain.total == 0]
-    if constant:
-        yield Fault(
-            severity=Severity.WARNING,
-            where=constant,
-            message=f"branches none of whose matrices gets a gradient, while a bias does: {len(constant)} of "
-            f"{len(places)}. What they add is that bias, one and the same vector for every token"
-            + (
-                f". Gains of the norms are 0: {listed(shut)}"
-                if shut
-                else ", and they stay so, as far as this batch tells: a ReLU or GELU all of whose outputs are 0 has a "
-                "gradient of 0 too"
-            ),
-            fix="start these gains at 1, or multiply by 1 + w where they are meant to start at 0"
-            if shut
-            else "look for a bias far below 0 or a matrix of zeros in front of the activation, and draw it as that of "
-            "the others",
-        )
+    gains = [gain.name for gain in patient.observed.norm_gains if gain.constant and gain.total == 0]
+    yield from told(
+        constant,
+        "none of whose matrices gets a gradient, while a bias does",
+        ". What they add is that bias, one and the same vector for every token"
+        + (
+            f". Gains of the norms are 0: {listed(gains)}"
+            if gains
+            else ", and they stay so, as far as this batch tells: a ReLU or GELU all of whose outputs are 0 has a "
+            "gradient of 0 too"
+        ),
+        fix="start these gains at 1, or multiply by 1 + w where they are meant to start at 0"
+        if gains
+        else "look for a bias far below 0 or a matrix of zeros in front of the activation, and draw it as that of the "
+        "others",
+        severity=Severity.WARNING,
+    )
     read = [place for place in read if place not in constant]
     # What is added to a stream that is itself nothing tells nothing of the branch.
     read = [place for place in read if place.measured.stream_square > _VANISHED]
-    yield from _closed(patient, [place for place in read if place.is_closed], len(places))
-    yield from _without_gradient(patient, [place for place in read if not place.is_closed], len(places))
+    yield from _closed(patient, [place for place in read if place.is_closed], told)
+    yield from _without_gradient(patient, [place for place in read if not place.is_closed], told)
 
 
 _VANISHED = 1e-30
 """Mean square: products of entries of this size are lost in float32."""
 
 
-def _shut(read: list[Sublayer], count: int) -> Iterator[Fault]:
-    """Branches behind a factor of 0 that is no parameter."""
-    shut = [place for place in read if place.measured.shut_by]
-    if shut:
-        by = list(dict.fromkeys(name for sublayer in shut for name in sublayer.measured.shut_by))
-        buffers = [name for name in by if name != IN_CODE]
-        never = "A buffer never opens" if buffers else "A constant never changes"
-        yield Fault(
-            where=shut,
-            message=f"branches whose whole input or output is multiplied by 0 or next to it: {len(shut)} of {count}. "
-            f"{never}: {listed(by)}. What they add is the same vector for every token, or nothing, and stays so",
-            fix="compute the factor anew after the model is built or loaded, or make it an nn.Parameter that starts "
-            "where gradients still pass",
-        )
+def _branches(
+    count: int, found: Sequence[Sublayer], said: str, more: str = "", *, fix: str, severity: Severity | None = None
+) -> Iterator[Fault]:
+    """A fault of some of the model's branches, where there are any."""
+    if found:
+        message = f"branches {said}: {len(found)} of {count}{more}"
+        yield Fault(severity=severity, where=found, message=message, fix=fix)
 
 
-def _closed(patient: Patient, closed: list[Sublayer], count: int) -> Iterator[Fault]:
-    opening = [place for place in closed if any(patient.gets_gradient(name) for name in patient.trained_in(place))]
-    dead = [place for place in closed if place not in opening and place.measured.reaches_loss]
+def _closed(patient: Patient, closed: list[Sublayer], told: Callable[..., Iterator[Fault]]) -> Iterator[Fault]:
+    opening = [place for place in closed if any(map(patient.gets_gradient, patient.trained_in(place)))]
     lone = []
     for place in opening:
         stack = next(stack for stack in patient.stacks if place in stack.sublayers)
         likes = [one for one in stack.sublayers if one.kind == place.kind]
-        if 2 * sum(one in closed for one in likes) < len(likes):
-            lone.append(place)
-    if lone:
-        yield Fault(
-            severity=Severity.WARNING,
-            where=lone,
-            message=f"branches that start at 0, though most of their likes in the other blocks do not: {len(lone)} of "
-            f"{count}. They open in training, later than the others",
-            fix="draw their last matrix as that of the others, or start all of them at 0",
-        )
-    opening = [place for place in opening if place not in lone]
-    if opening:
-        yield Fault(
-            severity=Severity.INFO,
-            where=opening,
-            message=f"branches that add exactly 0 to the stream: {len(opening)} of {count}. Their weights get a "
-            "gradient, at once or when what is closed beside them has opened: they start closed and open in training",
-            fix="nothing, if a last matrix or a gain of zeros is meant",
-        )
-    if dead:
-        yield Fault(
-            where=dead,
-            message=f"branches that add 0 to the stream, and none of whose weights gets a gradient, even when all else "
-            f"has moved: {len(dead)} of {count}. They stay as they are",
-            fix="look for two factors in a row that start at 0, a mask of zeros, frozen weights, or a detached output",
-        )
+        lone += [place] if 2 * sum(one in closed for one in likes) < len(likes) else []
+    yield from told(
+        lone,
+        "that start at 0, though most of their likes in the other blocks do not",
+        ". They open in training, later than the others",
+        fix="draw their last matrix as that of the others, or start all of them at 0",
+        severity=Severity.WARNING,
+    )
+    yield from told(
+        [place for place in opening if place not in lone],
+        "that add exactly 0 to the stream",
+        ". Their weights get a gradient, at once or when what is closed beside them has opened: they start closed and "
+        "open in training",
+        fix="nothing, if a last matrix or a gain of zeros is meant",
+        severity=Severity.INFO,
+    )
+    yield from told(
+        [place for place in closed if place not in opening and place.measured.reaches_loss],
+        "that add 0 to the stream, and none of whose weights gets a gradient, even when all else has moved",
+        ". They stay as they are",
+        fix="look for two factors in a row that start at 0, a mask of zeros, frozen weights, or a detached output",
+    )
 
 
 def _is_constant(patient: Patient, place: Sublayer) -> bool:
     """Whether it has trained matrices, and only what is none of them gets a gradient."""
     trained = patient.trained_in(place)
     matrices = {name for name in trained if name in place.measured.matrices}
-    moved = {name for name in trained if patient.gets_gradient(name)}
+    moved = set(filter(patient.gets_gradient, trained))
     return patient.was_differentiated and bool(matrices) and bool(moved) and matrices.isdisjoint(moved)
 
 
-def _without_gradient(patient: Patient, acting: list[Sublayer], count: int) -> Iterator[Fault]:
-    if not patient.was_differentiated:
-        return
+def _without_gradient(
+    patient: Patient, acting: list[Sublayer], told: Callable[..., Iterator[Fault]]
+) -> Iterator[Fault]:
     silent = []
-    for place in acting:
+    for place in acting if patient.was_differentiated else ():
         trained = patient.trained_in(place)
         # A frozen sub-layer has no gradient on purpose, and neither has one whose output this loss does not ask for.
-        if trained and place.measured.reaches_loss and not any(patient.gets_gradient(name) for name in trained):
+        if trained and place.measured.reaches_loss and not any(map(patient.gets_gradient, trained)):
             silent.append(place)
     rounded = [place for place in silent if place.measured.rounded_by]
-    said = "branches that add to the stream, but with a gradient of exactly 0 for all of their trainable weights"
-    if lost := [place for place in silent if place not in rounded]:
-        yield Fault(
-            where=lost,
-            message=f"{said}: {len(lost)} of {count}",
-            fix="look for detach(), no_grad() or .data between them and the loss, or for gradients that are too small "
-            f"for {str(patient.dtype).removeprefix('torch.')}",
-        )
-    if rounded:
-        yield Fault(
-            # A loss of their own may train them, as a predictor of durations.
-            severity=Severity.WARNING,
-            where=rounded,
-            message=f"{said}: {len(rounded)} of {count}. What they give is rounded "
-            f"({rounded[0].measured.rounded_by}) on its way to the loss, and rounding has no gradient",
-            fix="give them a loss on what is not rounded yet, or pass the gradient by: x + (round(x) - x).detach()",
-        )
+    said = "that add to the stream, but with a gradient of exactly 0 for all of their trainable weights"
+    yield from told(
+        [place for place in silent if place not in rounded],
+        said,
+        fix="look for detach(), no_grad() or .data between them and the loss, or for gradients that are too small for "
+        f"{str(patient.dtype).removeprefix('torch.')}",
+    )
+    by = "".join(place.measured.rounded_by for place in rounded[:1])
+    yield from told(
+        rounded,
+        said,
+        f". What they give is rounded ({by}) on its way to the loss, and rounding has no gradient",
+        fix="give them a loss on what is not rounded yet, or pass the gradient by: x + (round(x) - x).detach()",
+        # A loss of their own may train them, as a predictor of durations.
+        severity=Severity.WARNING,
+    )
 
 
 @rule("nonfinite-gradient")
