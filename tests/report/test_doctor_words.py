@@ -124,9 +124,9 @@ def test_the_loss_and_what_guessing_costs():
 
 
 def test_blocks_are_places_and_so_are_the_sub_layers_of_a_single_block():
-    assert [place.members for place in places(healthy().stacks[0])][:2] == [(0, 1), (2, 3)]
+    assert list(places(healthy().stacks[0]).values())[:2] == [[0, 1], [2, 3]]
     single = diagnosis("m", made("a", blocks=1, kinds=("attention", "cross_attention", "feed_forward"))).stacks[0]
-    assert [place.label for place in places(single)] == ["sub-layer 1", "sub-layer 2", "sub-layer 3"]
+    assert list(places(single)) == ["sub-layer 1", "sub-layer 2", "sub-layer 3"]
     assert depths(single) == [0.0, 1.0, 2.0]
 
 
@@ -135,7 +135,7 @@ def test_depths_count_completed_blocks():
     assert depths(stack) == pytest.approx([0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3])
     stack = with_sublayer(stack, 0, block=0)
     assert depths(stack)[:3] == [None, 0, 1 / 2]
-    assert [place.members for place in places(stack)] == [(1, 2), (3, 4, 5)]
+    assert list(places(stack).values()) == [[1, 2], [3, 4, 5]]
 
 
 def test_parallel_sub_layers_read_at_one_place():

@@ -5,20 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import itemgetter
+from statistics import fmean
+from typing import Any
 
 from ...report.chart import Kind, Panel, Series
 from ...report.words import kind_name
-from ..measured import SublayerMeasurements
-from ..record import Stack, StackTheory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DepthColumn:
-    """A column of the table: a block, or a sub-layer where the stack has only one block."""
-
-    label: str
-    members: tuple[int, ...]
-    """Numbers of the sub-layers, from 0."""
+from ..record import Stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +25,14 @@ class DepthRow:
     logarithmic: bool
 
 
-def places(stack: Stack) -> list[_DepthColumn]:
-    """The blocks from the first one on: what stands before it is left out."""
+def places(stack: Stack) -> dict[str, list[int]]:
+    """The columns of the table with the numbers of their sub-layers, from 0, without what stands before the first
+    block: the blocks, or the sub-layers where the stack has only one block."""
     blocks = _blocks(stack)
     if len(blocks) == 1:
         (members,) = blocks.values()
-        return [_DepthColumn(label=f"sub-layer {n}", members=(i,)) for n, i in enumerate(members, 1)]
-    return [_DepthColumn(label=f"block {block}", members=tuple(members)) for block, members in blocks.items()]
+        return {f"sub-layer {n}": [i] for n, i in enumerate(members, 1)}
+    return {f"block {block}": members for block, members in blocks.items()}
 
 
 def _blocks(stack: Stack) -> dict[int, list[int]]:
@@ -53,45 +47,38 @@ def _blocks(stack: Stack) -> dict[int, list[int]]:
 def depth_rows(stack: Stack) -> list[DepthRow]:
     """Four quantities at every block: the stream's square and the similarity of its tokens where the block reads it,
     the mean energy ratio of the block's sub-layers, and the norm of their gradients as one vector."""
-    where = places(stack)
-    seen, predicted = [sublayer.measured for sublayer in stack.sublayers], stack.predicted
+    first = itemgetter(0)
     return [
-        _entering(stack, where, "stream E‖x‖²/d", True, lambda m: m.stream_square, lambda p: p.stream_square),
-        _entering(stack, where, "token similarity", False, lambda m: m.correlation, lambda p: p.correlation),
-        DepthRow(
-            name="energy ratio F(x)",
-            measured=tuple(math.fsum(seen[i].share for i in place.members) / len(place.members) for place in where),
-            predicted=None,
-            logarithmic=False,
-        ),
-        DepthRow(
-            name="gradient norm",
-            measured=tuple(together([seen[i].gradient_norm for i in place.members]) for place in where),
-            predicted=None
-            if predicted is None
-            else tuple(together([predicted.gradient_norm[i] for i in place.members]) for place in where),
-            logarithmic=True,
-        ),
+        _row(stack, "stream_square", "stream E‖x‖²/d", first, logarithmic=True),
+        _row(stack, "correlation", "token similarity", first, logarithmic=False),
+        _row(stack, "share", "energy ratio F(x)", fmean, logarithmic=False),
+        _row(stack, "gradient_norm", "gradient norm", together, logarithmic=True),
     ]
 
 
-def _entering(
+def _row(
     stack: Stack,
-    where: Sequence[_DepthColumn],
+    of: str,
     name: str,
+    of_place: Callable[[Sequence[Any]], float | None],
+    *,
     logarithmic: bool,
-    measured: Callable[[SublayerMeasurements], float | None],
-    predicted: Callable[[StackTheory], Sequence[float]],
 ) -> DepthRow:
-    """What is a number of the stream itself, where the first sub-layer of each place reads it."""
-    first = [place.members[0] for place in where]
-    theory = None if stack.predicted is None else predicted(stack.predicted)
+    """of_place: the quantity of a place, from that of its sub-layers."""
+    seen, theory = values_of(stack, of)
+    where = places(stack).values()
     return DepthRow(
         name=name,
-        measured=tuple(measured(stack.sublayers[i].measured) for i in first),
-        predicted=None if theory is None else tuple(theory[i] for i in first),
+        measured=tuple(of_place([seen[i] for i in members]) for members in where),
+        predicted=None if theory is None else tuple(of_place([theory[i] for i in members]) for members in where),
         logarithmic=logarithmic,
     )
+
+
+def values_of(stack: Stack, of: str) -> tuple[list[float | None], Sequence[float | None] | None]:
+    """A quantity, by the name of its field, as it was measured in each sub-layer, and as theory predicts it; None where
+    that says nothing of it."""
+    return [getattr(sublayer.measured, of) for sublayer in stack.sublayers], getattr(stack.predicted, of, None)
 
 
 def together(norms: Sequence[float | None]) -> float | None:
@@ -141,54 +128,23 @@ _SMALL_SHARE = 0.1
 
 def depth_panels(stack: Stack) -> dict[str, Panel]:
     """Of every quantity that was measured its picture: stream, correlation, share, gradient."""
-    sizes = _stream_curves(stack, positive, lambda m: m.stream_square, lambda p: p.stream_square)
-    cosines = _stream_curves(stack, finite, lambda m: m.correlation, lambda p: p.correlation)
+    at, by_kind = depths(stack), curves(stack)
+    # A number of the stream itself stands once at every place where sub-layers read it.
+    stream = {"measured": [i for i, depth in enumerate(at) if depth not in at[:i]]}
+    shares = [share for one in stack.sublayers if (share := finite(one.measured.share)) is not None]
+    # Where all are so small that they would lie at the bottom of a linear axis, it is a logarithmic one.
+    small = 0 < max(shares, default=0.0) < _SMALL_SHARE
     panels = {
-        "stream": _panel(stack, sizes, title="Size of the stream", ylabel="E‖x‖² / d", log_y=True),
+        "stream": _panel(stack, "stream_square", stream, "Size of the stream", "E‖x‖² / d", log_y=True),
         "correlation": _panel(
-            stack, cosines, title="Cosine similarity between tokens", ylabel="mean cosine", log_y=False
+            stack, "correlation", stream, "Cosine similarity between tokens", "mean cosine", log_y=False
         ),
-        "share": _shares(stack),
-        "gradient": _gradients(stack),
+        "share": _panel(stack, "share", by_kind, "Branch-to-stream energy ratio", "‖F‖² / (‖F‖² + ‖x‖²)", log_y=small),
+        "gradient": _panel(
+            stack, "gradient_norm", by_kind, "Gradient norm of a sub-layer", "Frobenius norm", log_y=True
+        ),
     }
     return {name: panel for name, panel in panels.items() if panel is not None}
-
-
-_Scale = Callable[[float | None], float | None]
-"""None for what an axis cannot show, else the value."""
-
-
-def _stream_curves(
-    stack: Stack,
-    scale: _Scale,
-    measured: Callable[[SublayerMeasurements], float | None],
-    predicted: Callable[[StackTheory], Sequence[float | None]],
-) -> list[Series]:
-    """What is a number of the stream itself, once at every place where sub-layers read it."""
-    values = [scale(measured(sublayer.measured)) for sublayer in stack.sublayers]
-    at = depths(stack)
-    first = [i for i, depth in enumerate(at) if depth not in at[:i]]
-    return _both("measured", "theory", 0, stack, values, _predicted(stack, scale, predicted), first)
-
-
-def _shares(stack: Stack) -> Panel | None:
-    """Energy ratios; on a logarithmic axis where all are so small that they would lie at the bottom of a linear one."""
-    shares = [finite(sublayer.measured.share) for sublayer in stack.sublayers]
-    small = 0 < max((share for share in shares if share is not None), default=0.0) < _SMALL_SHARE
-    values = [positive(share) for share in shares] if small else shares
-    series: list[Series] = []
-    for hue, (label, members) in enumerate(curves(stack).items()):
-        series += _both(label, "", hue, stack, values, None, members)
-    return _panel(stack, series, title="Branch-to-stream energy ratio", ylabel="‖F‖² / (‖F‖² + ‖x‖²)", log_y=small)
-
-
-def _gradients(stack: Stack) -> Panel | None:
-    series: list[Series] = []
-    predicted = _predicted(stack, positive, lambda p: p.gradient_norm)
-    values = [positive(sublayer.measured.gradient_norm) for sublayer in stack.sublayers]
-    for hue, (label, members) in enumerate(curves(stack).items()):
-        series += _both(label, "theory", hue, stack, values, predicted, members)
-    return _panel(stack, series, title="Gradient norm of a sub-layer", ylabel="Frobenius norm", log_y=True)
 
 
 def curves(stack: Stack) -> dict[str, list[int]]:
@@ -212,45 +168,29 @@ def curves(stack: Stack) -> dict[str, list[int]]:
     }
 
 
-def _predicted(
-    stack: Stack, scale: _Scale, of: Callable[[StackTheory], Sequence[float | None]]
-) -> list[float | None] | None:
-    return None if stack.predicted is None else [scale(value) for value in of(stack.predicted)]
+def _panel(
+    stack: Stack, of: str, members: dict[str, list[int]], title: str, ylabel: str, *, log_y: bool
+) -> Panel | None:
+    """Measurement and prediction in one hue a curve, without sub-layers before the first block; None without values.
 
-
-def _both(
-    label: str,
-    theory: str,
-    hue: int,
-    stack: Stack,
-    measured: Sequence[float | None],
-    predicted: Sequence[float | None] | None,
-    members: Sequence[int],
-) -> list[Series]:
-    """Measurement and prediction of the same sub-layers in one hue, without sub-layers before the first block."""
-    at = depths(stack)
-    kept = [(i, depth) for i in members if (depth := at[i]) is not None]
-    x = [depth for _, depth in kept]
+    members: the sub-layers that make one curve, by its label.
+    """
+    at, scale = depths(stack), positive if log_y else finite
+    seen, theory = values_of(stack, of)
     several: list[Series] = []
-    both: tuple[tuple[str, Kind, Sequence[float | None] | None], ...]
-    both = (label, "measured", measured), (theory, "predicted", predicted)
-    for name, kind, values in both:
-        y = [] if values is None else [values[i] for i, _ in kept]
-        if any(value is not None for value in y):
-            several.append(Series(label=name, kind=kind, hue=hue, x=x, y=y))
-    return several
-
-
-def _panel(stack: Stack, series: Sequence[Series], *, title: str, ylabel: str, log_y: bool) -> Panel | None:
-    """The panel, or None where no value is known."""
-    values = [value for one in series for value in one.y if value is not None]
-    if not values:
+    for hue, (label, some) in enumerate(members.items()):
+        kept = [(i, depth) for i in some if (depth := at[i]) is not None]
+        both: tuple[tuple[str, Kind, Sequence[float | None] | None], ...]
+        both = (label, "measured", seen), ("theory", "predicted", theory)
+        for name, kind, values in both:
+            y = [scale(values[i]) for i, _ in kept] if values is not None else []
+            if any(value is not None for value in y):
+                several.append(Series(label=name, kind=kind, hue=hue, x=[depth for _, depth in kept], y=y))
+    known = [value for one in several for value in one.y if value is not None]
+    if not known:
         return None
-    low, high = min(values), max(values)
-    if log_y:
-        room = max(_ROOM, math.sqrt(_LEAST_RATIO * low / high))
-        ends = (low / room, high * room)
-    else:
-        ends = (min(0.0, low) - 0.03, 1.03)
+    low, high = min(known), max(known)
+    room = max(_ROOM, math.sqrt(_LEAST_RATIO * low / high)) if log_y else 1.0
+    ends = (low / room, high * room) if log_y else (min(0.0, low) - 0.03, 1.03)
     xlabel = "completed sub-layers" if len(_blocks(stack)) == 1 else "completed blocks"
-    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, log_y=log_y, y_range=ends)
+    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=several, log_y=log_y, y_range=ends)

@@ -1,6 +1,6 @@
 """A diagnosis as one HTML file that needs nothing else: verdict, learning rate and what matters most, then evidence."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,11 @@ from ...report.explorer import environment, scripted
 from ...report.svg import Picture, inlined
 from ...report.words import Tone, counted, kind_name, learning_rate
 from ..lint.rule import Rule
-from ..measured import SublayerMeasurements
-from ..record import Stack, StackTheory
+from ..record import Stack
 from ..result import Record, Severity
 from . import words
 from .advice_words import TERMS
-from .depth import depth_panels
+from .depth import depth_panels, values_of
 from .rates import advised
 
 _TONES: dict[Severity | None, Tone] = {
@@ -29,16 +28,8 @@ _CAPTIONS = {
     "share": "Squared norm of what a sub-layer adds, over that plus the squared norm of what it is added to.",
     "gradient": "Norm of the loss's gradient with respect to the weight matrices of a sub-layer.",
 }
-_Column = tuple[Callable[[SublayerMeasurements], float | None], Callable[[StackTheory], Sequence[float | None]] | None]
-_COLUMNS: tuple[_Column, ...] = (
-    (lambda m: m.stream_square, lambda p: p.stream_square),
-    (lambda m: m.branch_square, None),
-    (lambda m: m.sum_square, None),
-    (lambda m: m.correlation, lambda p: p.correlation),
-    (lambda m: m.share, None),
-    (lambda m: m.gradient_norm, lambda p: p.gradient_norm),
-)
-"""What was measured and what theory says of it, in the order of the table's columns."""
+_COLUMNS = ("stream_square", "branch_square", "sum_square", "correlation", "share", "gradient_norm")
+"""The quantities of the table's columns, in order."""
 _COLUMN_TERMS = tuple(TERMS[key] for key in ("stream", "branch", "sum", "similarity", "energy", "gradient"))
 _THEORY = " Dashed: the mean-field prediction"
 _FITTED = ", whose one factor for the whole stack is fitted"
@@ -165,18 +156,15 @@ def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
         "named": pattern([found.name for found in members]),
         "placement": words.placement_words(first),
         "notes": tuple(notes),
-        "measured": tuple(
-            (words.span_of([measured(one.measured) for one in members]), _theory(stack, predicted, group))
-            for measured, predicted in _COLUMNS
-        ),
+        "measured": tuple(_cell(stack, of, group) for of in _COLUMNS),
     }
 
 
-def _theory(stack: Stack, of: Callable[[StackTheory], Sequence[float | None]] | None, group: Sequence[int]) -> str:
-    """What theory says of a single sub-layer; "" of several, and where it says nothing."""
-    if stack.predicted is None or of is None or len(group) > 1:
-        return ""
-    return f"theory {words.figures(of(stack.predicted)[group[0]])}"
+def _cell(stack: Stack, of: str, group: Sequence[int]) -> tuple[str, str]:
+    """What was measured of sub-layers, and what theory says of one; "" of several, and where it says nothing."""
+    seen, theory = values_of(stack, of)
+    told = "" if theory is None or len(group) > 1 else f"theory {words.figures(theory[group[0]])}"
+    return words.span_of([seen[i] for i in group]), told
 
 
 def pattern(names: Sequence[str]) -> str:

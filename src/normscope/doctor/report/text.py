@@ -30,25 +30,25 @@ def depth_table(stack: Stack, room: int, say: _Say, console: Console, options: C
 
     room: columns for the whole table.
     """
-    where = places(stack)
-    last = len(where) - 1
+    count = len(places(stack))
+    last = count - 1
     table = _numbers(stack, sorted({0, last // 2, last}), 0, say, options.ascii_only)
     room -= Measurement.get(console, options, table).maximum
     if room < 0:
         return _numbers(stack, sorted({0, last}), 0, say, options.ascii_only)
-    bars = min(len(where), _MOST_BARS, room - _BETWEEN)
-    bars = bars if bars >= min(len(where), _LEAST_BARS) else 0
+    bars = min(count, _MOST_BARS, room - _BETWEEN)
+    bars = bars if bars >= min(count, _LEAST_BARS) else 0
     return _numbers(stack, sorted({0, last // 2, last}), bars, say, options.ascii_only)
 
 
 def _numbers(stack: Stack, shown: Sequence[int], bars: int, say: _Say, ascii_only: bool) -> Table:
-    where, theory = places(stack), stack.predicted is not None
+    labels, theory = list(places(stack)), stack.predicted is not None
     table = Table(box=None, padding=(0, _BETWEEN, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
     if bars:
         table.add_column("", no_wrap=True)
     for at in shown:
-        table.add_column(say(where[at].label), justify="right", no_wrap=True)
+        table.add_column(say(labels[at]), justify="right", no_wrap=True)
         if theory:
             table.add_column(say("theory"), justify="right", no_wrap=True, style="dim")
     for row in depth_rows(stack):
