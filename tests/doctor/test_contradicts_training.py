@@ -7,7 +7,7 @@ import pytest
 from doctor.bugs import both
 from doctor.trained_flags import DEEP, NARROW, Language, patient_under, trained
 from doctor.wired import patient, post, pre
-from normscope.doctor.lint.checks.training import Alignment, contradicts_training
+from normscope.doctor.lint.checks.training import _Alignment, contradicts_training
 from normscope.doctor.lint.linter import asked_rules
 from normscope.doctor.lint.patient import Loading
 
@@ -69,6 +69,6 @@ def test_what_was_hardly_trained_is_silent():
 
 
 def test_the_difference_and_its_standard_error():
-    found = Alignment(own=(0.5, 0.7, 0.6), following=(0.0, 0.0, 0.0), shifts=None)
+    found = _Alignment(own=(0.5, 0.7, 0.6), following=(0.0, 0.0, 0.0), shifts=None)
     assert found.difference == pytest.approx(0.6)
     assert found.certainty == pytest.approx(0.6 / (0.1 / 3**0.5))

@@ -10,7 +10,7 @@ from normscope.doctor.find.terms import Term
 from normscope.doctor.identify.stacks import as_stacks, streams_in
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.observe.streams import measured_stacks
-from normscope.doctor.predict import RecipeReading
+from normscope.doctor.predict import _RecipeReading
 
 
 class HandWrittenNorm(nn.Module):
@@ -97,7 +97,7 @@ def test_theory_reads_a_gain_by_its_root_mean_square():
                 nn.init.constant_(norm.weight, 3.0)
         (stack,), _ = examined(model, tokens())
         assert stack.recipe is not None
-        reading = RecipeReading(stack.recipe, None)
+        reading = _RecipeReading(stack.recipe, None)
         found.append([reading.values[term].q - reading.values[stack.recipe.source].q for term in stack.recipe.streams])
     plain, large, by_torch = found
     assert large[-1] > 2 * plain[-1] > 0

@@ -11,7 +11,6 @@ from normscope.doctor.result import (
     Advice,
     AskedRule,
     Finding,
-    RatePlace,
     RateRange,
     Severity,
 )
@@ -160,7 +159,7 @@ def advice(*, best: float = 4.1e-4, wanted: float | None = 3e-3) -> Advice:
     )
 
 
-def _place(rate: float, good: RateRange) -> RatePlace:
+def _place(rate: float, good: RateRange) -> Literal["in range", "above", "below", "unknown"]:
     return "below" if rate < good.low else "above" if rate > good.high else "in range"
 
 

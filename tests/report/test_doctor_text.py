@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from normscope.doctor.report.depth import DepthRow
 from normscope.doctor.report.text import sparkline, terminal_page
 from normscope.doctor.result import Record
 from report.diagnoses import (
@@ -221,8 +220,7 @@ def test_advice_without_a_wanted_rate_and_without_an_answer():
 
 
 def level(values: list[float | None], *, logarithmic: bool = True, count: int | None = None) -> str:
-    row = DepthRow(name="", measured=tuple(values), predicted=None, logarithmic=logarithmic)
-    return sparkline(row, "01234567", count or len(values))
+    return sparkline(values, "01234567", count or len(values), logarithmic)
 
 
 def test_sparklines():

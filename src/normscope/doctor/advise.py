@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 import torch
 
 from ..choosing.rates import ADAM, HELD, RateFacts, typical_rate
 from ..optim import OPTIMIZERS
 from .record import Stack
-from .result import Advice, RatePlace, RateRange
+from .result import Advice, RateRange
 
 _UNSEEN = "neither recipes nor trainings of ours with this optimiser are known near this width"
 _TRAINED = "the weights are trained, and known rates are of trainings from their beginning"
@@ -57,27 +59,30 @@ def advise(
     if wanted_rate is not None and not 0 < wanted_rate < math.inf:
         raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
     name = name_of(optimizer)
-    known = None if trained else typical_rate(facts_of(stacks, name))
-    span = None if known is None else RateRange(low=known.low, high=known.high)
-    return Advice(
+    asked = Advice(
         optimizer=name,
         confidence=HELD[0] / HELD[1],
-        basis="" if known is None else known.stands_on,
-        recipes=0 if known is None else known.recipes,
-        ladders=0 if known is None else known.trainings,
-        unknown="" if known is not None else _TRAINED if trained else _UNSEEN,
-        best_rate=None if known is None else known.rate,
-        best_interval=span,
-        median_rate=None if known is None else known.median_rate,
+        unknown=_TRAINED if trained else _UNSEEN,
         wanted_rate=wanted_rate,
-        wanted_place=None if wanted_rate is None else _place(wanted_rate, span),
+        wanted_place=None if wanted_rate is None else "unknown",
         wanted_warmup_updates=wanted_warmup_updates,
-        usual_warmup_shares=() if known is None else tuple(known.warmups),
         notes=() if name in OPTIMIZERS else (f"{name} is taken for one like Adam",),
     )
-
-
-def _place(rate: float, span: RateRange | None) -> RatePlace:
-    if span is None:
-        return "unknown"
-    return "above" if rate > span.high else "below" if rate < span.low else "in range"
+    known = None if trained else typical_rate(facts_of(stacks, name))
+    if known is None:
+        return asked
+    rate = wanted_rate or known.rate
+    place: Literal["above", "below", "in range"]
+    place = "above" if rate > known.high else "below" if rate < known.low else "in range"
+    return replace(
+        asked,
+        unknown="",
+        basis=known.stands_on,
+        recipes=known.recipes,
+        ladders=known.trainings,
+        best_rate=known.rate,
+        best_interval=RateRange(low=known.low, high=known.high),
+        median_rate=known.median_rate,
+        wanted_place=None if wanted_rate is None else place,
+        usual_warmup_shares=tuple(known.warmups),
+    )

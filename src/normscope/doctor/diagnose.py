@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
-from .lint.linter import asked_rules, lint
+from .lint.linter import asked_rules, lint, reasons
 from .lint.patient import Loading, Patient
 from .measured import ModelMeasurements
 from .observe.examine import examined, examined_without_gradients
@@ -38,7 +38,6 @@ class Diagnosis(Record):
     def __str__(self) -> str:
         """What the terminal shows."""
         from ..report.words import plain_text
-        from .lint.linter import reasons
         from .report.text import terminal_page
 
         return plain_text(terminal_page(self, reasons()))
@@ -78,18 +77,16 @@ def diagnose(
     watch("streams and gradients", 0, 1)
     nonfinite, no_gradient = nonfinite_weights(model), ""
     trained = loading is not None or are_trained(model)
-    if nonfinite:
+    try:
+        if not nonfinite:
+            stacks, measured = examined(model, batch, loss_of_output(loss, batch), rewire=trained)
+    except NoGradient as error:
+        no_gradient = str(error)
+    advice, learns = None, not nonfinite and not no_gradient
+    if not learns:
         with read_as_zero(model, nonfinite):
             stacks, measured = examined_without_gradients(model, batch)
-    else:
-        try:
-            stacks, measured = examined(model, batch, loss_of_output(loss, batch), rewire=trained)
-        except NoGradient as error:
-            no_gradient = str(error)
-            stacks, measured = examined_without_gradients(model, batch)
-    instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
-    advice = None
-    if advise and not nonfinite and not no_gradient:
+    elif advise:
         advice = advised(
             optimizer,
             stacks=stacks,
@@ -99,14 +96,14 @@ def diagnose(
         )
     watch("prediction", 0, 1)
     # The theory is of random weights, and has nothing to say of others.
-    if not trained and not nonfinite and not no_gradient:
+    if learns and not trained:
         stacks = with_predictions(stacks, measured)
     patient = Patient(
         model=model,
         stacks=stacks,
         observed=measured,
         dtype=_dtype(model),
-        optimizer=instance,
+        optimizer=optimizer if isinstance(optimizer, torch.optim.Optimizer) else None,
         loading=loading,
         wanted_placement=wanted_placement,
         clip_norm=clip_norm,
@@ -132,11 +129,10 @@ def structure(
     Scales that are parameters or buffers are unknown on the meta device. Raises ValueError as `find_stacks` does.
     """
     _, streams = streams_in(model, batch)
-    stacks, measured = tuple(as_stacks(streams)), ModelMeasurements()
     patient = Patient(
         model=model,
-        stacks=stacks,
-        observed=measured,
+        stacks=tuple(as_stacks(streams)),
+        observed=ModelMeasurements(),
         dtype=_dtype(model),
         wanted_placement=wanted_placement,
         measured=False,

@@ -31,11 +31,11 @@ ASSUMPTIONS = (
 
 
 @dataclass(slots=True)
-class RecipeReading:
+class _RecipeReading:
     """A recipe read with moments: of its terms, one by one, what they are."""
 
     recipe: StackRecipe
-    memory: "RecipeReading | None"
+    memory: "_RecipeReading | None"
     """Of the stack that cross-attention reads."""
     stack: MomentStack = field(init=False)
     values: dict[Term, Moments] = field(default_factory=dict)
@@ -130,19 +130,19 @@ def with_predictions(stacks: Sequence[Stack], measured: ModelMeasurements) -> tu
     )
 
 
-def _readings(stacks: Sequence[Stack]) -> list[RecipeReading | None]:
+def _readings(stacks: Sequence[Stack]) -> list[_RecipeReading | None]:
     """Made in order: an encoder comes before what reads it."""
-    found: list[RecipeReading | None] = []
+    found: list[_RecipeReading | None] = []
     for stack in stacks:
         recipe = stack.recipe
         memory = found[stack.memory] if stack.memory is not None and stack.memory < len(found) else None
         lacks = memory is None and any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
-        found.append(None if recipe is None or lacks else RecipeReading(recipe, memory))
+        found.append(None if recipe is None or lacks else _RecipeReading(recipe, memory))
     return found
 
 
 def _gradients(
-    readings: Sequence[RecipeReading | None], stacks: Sequence[Stack], measured: ModelMeasurements
+    readings: Sequence[_RecipeReading | None], stacks: Sequence[Stack], measured: ModelMeasurements
 ) -> list[list[float] | None]:
     """By stack and sub-layer, up to a factor: from the loss to the last stack, and to those whose ends it reads."""
     found: list[list[float] | None] = [None] * len(readings)
@@ -160,7 +160,7 @@ def _gradients(
     return found
 
 
-def _loss_gradient(last: RecipeReading, measured: ModelMeasurements) -> Products | None:
+def _loss_gradient(last: _RecipeReading, measured: ModelMeasurements) -> Products | None:
     """Of a cross-entropy at random targets: softmax less target, for one token and for two, as in `theory.loss`."""
     end = last.end.mean
     if measured.classes is not None and measured.logit_deviation is not None:
@@ -175,7 +175,7 @@ def _loss_gradient(last: RecipeReading, measured: ModelMeasurements) -> Products
     return Products(one, min(1.0, (math.exp(min(together, 700.0)) - 1) / classes))
 
 
-def _by_sublayer(reading: RecipeReading, gradients: StackGradients) -> list[float]:
+def _by_sublayer(reading: _RecipeReading, gradients: StackGradients) -> list[float]:
     """Norm of all matrices' gradients together, in the order of application."""
     taken: Counter[str] = Counter()
     found = []
@@ -189,7 +189,7 @@ def _by_sublayer(reading: RecipeReading, gradients: StackGradients) -> list[floa
 
 
 def _prediction(
-    reading: RecipeReading, stack: Stack, norms: list[float] | None, trained: Container[str]
+    reading: _RecipeReading, stack: Stack, norms: list[float] | None, trained: Container[str]
 ) -> StackTheory:
     before = [reading.values[term].mean for term in reading.recipe.streams]
     return StackTheory(

@@ -91,10 +91,6 @@ def verdict_of(findings: Sequence[Finding]) -> Health:
             return Health.UNKNOWN if unknown else Health.HEALTHY
 
 
-RatePlace = Literal["in range", "above", "below", "unknown"]
-"""Where a rate lies to the range of known ones: unknown where there is no range."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRange:
     """Learning rates from `low` to `high`."""
@@ -129,8 +125,8 @@ class Advice:
     """The naive one beside it: the plain median of those recipes and ladders."""
     wanted_rate: float | None = None
     """The peak rate that was asked about."""
-    wanted_place: RatePlace | None = None
-    """None where no rate was asked about."""
+    wanted_place: Literal["in range", "above", "below", "unknown"] | None = None
+    """Where that lies to the range of known ones, unknown without a range; None where no rate was asked about."""
     wanted_warmup_updates: int | None = None
     """Over how many updates the training's own warm-up rises to the wanted rate; None where that is not known."""
     usual_warmup_shares: tuple[float, ...] = ()

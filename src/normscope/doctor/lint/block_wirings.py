@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from ...report.words import kind_name
@@ -202,8 +201,8 @@ class _Writer:
 def _built_alike(blocks: Sequence[_Block], odd: int, place: int, weights: Mapping[str, Tensor]) -> bool:
     """Whether a block has matrices of the names and shapes that others have."""
 
-    def built(block: _Block) -> list[tuple[str, torch.Size]]:
+    def built(block: _Block) -> list[tuple[str, tuple[int, ...]]]:
         names = {name for sublayer in block.sublayers for name in sublayer.measured.matrices}
-        return sorted((_split(name, place)[1], weights[name].shape) for name in names if name in weights)
+        return sorted((_split(name, place)[1], tuple(weights[name].shape)) for name in names if name in weights)
 
     return built(blocks[odd]) in [built(block) for number, block in enumerate(blocks) if number != odd]

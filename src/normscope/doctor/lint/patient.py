@@ -6,7 +6,7 @@ them get a gradient. Those at the end say what a rule may need: each returns why
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,42 +155,24 @@ def _spanned(names: Sequence[str]) -> list[str]:
     return [".".join(parts) for parts in several]
 
 
-# What rules need: each function returns the reason why the patient lacks it, as a clause, or "" where it has it.
+# What rules need: each gives the reason why the patient lacks it, as a clause, or "" where it has it.
 
 
-def an_optimizer(patient: Patient) -> str:
-    return "" if patient.optimizer is not None else "no optimiser with its parameter groups was given"
+def _need(has: Callable[[Patient], bool], reason: str) -> Callable[[Patient], str]:
+    return lambda patient: "" if has(patient) else reason
 
 
-def a_clip(patient: Patient) -> str:
-    return "" if patient.clip_norm is not None else "no norm was given that gradients are clipped to"
-
-
-def gradients(patient: Patient) -> str:
-    return "" if patient.observed.gradient_norms else "no gradients were taken"
-
-
-def logits(patient: Patient) -> str:
-    return "" if patient.observed.classes is not None else "the output is not known to be logits"
+an_optimizer = _need(lambda of: of.optimizer is not None, "no optimiser with its parameter groups was given")
+a_clip = _need(lambda of: of.clip_norm is not None, "no norm was given that gradients are clipped to")
+gradients = _need(lambda of: bool(of.observed.gradient_norms), "no gradients were taken")
+logits = _need(lambda of: of.observed.classes is not None, "the output is not known to be logits")
+a_checkpoint = _need(lambda of: of.loading is not None, "no checkpoint was loaded")
+a_configured_placement = _need(lambda of: of.wanted_placement is not None, "no configuration names a placement")
+initial_weights = _need(lambda of: not of.trained, "the weights have been trained")
+trained_weights = _need(lambda of: of.trained, "the weights are as they were drawn")
 
 
 def a_judged_rate(patient: Patient) -> str:
     if patient.advice is None:
         return "no advice on the learning rate was asked for"
     return "" if patient.advice.wanted_rate is not None else "no learning rate was given"
-
-
-def a_checkpoint(patient: Patient) -> str:
-    return "" if patient.loading is not None else "no checkpoint was loaded"
-
-
-def a_configured_placement(patient: Patient) -> str:
-    return "" if patient.wanted_placement is not None else "no configuration names a placement"
-
-
-def initial_weights(patient: Patient) -> str:
-    return "the weights have been trained" if patient.trained else ""
-
-
-def trained_weights(patient: Patient) -> str:
-    return "" if patient.trained else "the weights are as they were drawn"

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...choosing.rates import usual_warmup
 from ...report.words import counted, joined, learning_rate, rates_command, surer_rate
-from ..result import Advice, RatePlace
+from ..result import Advice
 
 _FILE = Path(__file__).with_name("terms.toml")
 _TERMS: dict[str, dict[str, str]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
@@ -34,7 +34,7 @@ class _AdviceRow:
         return TERMS[self.part]
 
 
-_PLACES: dict[RatePlace | None, str] = {
+_PLACES: dict[str | None, str] = {
     "in range": "in the usual range",
     "above": "above the usual range",
     "below": "below the usual range",

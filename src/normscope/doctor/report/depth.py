@@ -15,7 +15,7 @@ from ..record import Stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DepthRow:
+class _DepthRow:
     """One quantity at every place of a stack."""
 
     name: str
@@ -44,7 +44,7 @@ def _blocks(stack: Stack) -> dict[int, list[int]]:
     return blocks
 
 
-def depth_rows(stack: Stack) -> list[DepthRow]:
+def depth_rows(stack: Stack) -> list[_DepthRow]:
     """Four quantities at every block: the stream's square and the similarity of its tokens where the block reads it,
     the mean energy ratio of the block's sub-layers, and the norm of their gradients as one vector."""
     first = itemgetter(0)
@@ -63,11 +63,11 @@ def _row(
     of_place: Callable[[Sequence[Any]], float | None],
     *,
     logarithmic: bool,
-) -> DepthRow:
+) -> _DepthRow:
     """of_place: the quantity of a place, from that of its sub-layers."""
     seen, theory = values_of(stack, of)
     where = places(stack).values()
-    return DepthRow(
+    return _DepthRow(
         name=name,
         measured=tuple(of_place([seen[i] for i in members]) for members in where),
         predicted=None if theory is None else tuple(of_place([theory[i] for i in members]) for members in where),

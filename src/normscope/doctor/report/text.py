@@ -14,7 +14,7 @@ from ..record import Stack
 from ..result import Finding, Record, Severity
 from . import words
 from .advice_words import SOURCE, advice_rows, surer
-from .depth import DepthRow, depth_rows, finite, places, positive
+from .depth import depth_rows, finite, places, positive
 
 _LEAST_BARS, _MOST_BARS = 6, 16
 _LEAST_RATIO = 4.0
@@ -56,7 +56,7 @@ def _numbers(stack: Stack, shown: Sequence[int], bars: int, say: _Say, ascii_onl
             continue
         cells = [say(row.name)]
         if bars:
-            cells.append(Text(sparkline(row, ASCII_BARS if ascii_only else BARS, bars)))
+            cells.append(Text(sparkline(row.measured, ASCII_BARS if ascii_only else BARS, bars, row.logarithmic)))
         for at in shown:
             cells.append(say(words.figures(row.measured[at])))
             if theory:
@@ -65,12 +65,12 @@ def _numbers(stack: Stack, shown: Sequence[int], bars: int, say: _Say, ascii_onl
     return table
 
 
-def sparkline(row: DepthRow, bars: str, count: int) -> str:
+def sparkline(measured: Sequence[float | None], bars: str, count: int, logarithmic: bool) -> str:
     """A curve in `count` letters, which show the first and the last place. Ratios and cosines go from 0 to 1."""
-    last = len(row.measured) - 1
+    last = len(measured) - 1
     kept = [round(i * last / max(1, count - 1)) for i in range(count)]
-    values = [(positive if row.logarithmic else finite)(row.measured[i]) for i in kept]
-    return "".join(" " if height is None else bars[height] for height in _heights(values, row.logarithmic, len(bars)))
+    values = [(positive if logarithmic else finite)(measured[i]) for i in kept]
+    return "".join(" " if height is None else bars[height] for height in _heights(values, logarithmic, len(bars)))
 
 
 def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> list[int | None]:

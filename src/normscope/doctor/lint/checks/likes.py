@@ -13,7 +13,6 @@ from torch import nn
 from ....placement import named
 from ...trace.forward import norm_parameters
 from .. import likes
-from ..likes import OddOne
 from ..patient import Patient, an_optimizer, gradients, initial_weights
 from ..rule import Fault, rule
 from ..structure import explained, in_blocks
@@ -80,7 +79,7 @@ _SAID: dict[_Kind, tuple[str, str, str]] = {
 """What is said of the odd one and of its likes, and what to do."""
 
 
-def _uneven(found: Iterable[OddOne[float]], what: _Kind) -> Iterator[Fault]:
+def _uneven(found: Iterable[likes.OddOne[float]], what: _Kind) -> Iterator[Fault]:
     """One fault for all that is odd in a block by about one factor."""
     subject, others, fix = _SAID[what]
     for some in _by_block(found, lambda one: one.value > one.usual):
@@ -96,15 +95,15 @@ def _uneven(found: Iterable[OddOne[float]], what: _Kind) -> Iterator[Fault]:
         yield Fault(where=some, message=f"block {worst.block} of {worst.likes}: {said}{more}", fix=fix)
 
 
-def _times(one: OddOne[float]) -> float:
+def _times(one: likes.OddOne[float]) -> float:
     """How many times larger or smaller than usual it is; inf where one of the two is 0."""
     low, high = sorted((one.value, one.usual))
     return high / low if low else math.inf
 
 
-def _by_block(found: Iterable[OddOne[Any]], key: Callable[[OddOne[Any]], Any]) -> list[list[OddOne[Any]]]:
+def _by_block(found: Iterable[likes.OddOne[Any]], key: Callable[[Any], Any]) -> list[list[likes.OddOne[Any]]]:
     """What is odd in one block and has one key together, in order."""
-    groups: defaultdict[tuple[int, Any], list[OddOne[Any]]] = defaultdict(list)
+    groups: defaultdict[tuple[int, Any], list[likes.OddOne[Any]]] = defaultdict(list)
     for one in found:
         groups[one.block, key(one)].append(one)
     return [some for _, some in sorted(groups.items())]
@@ -169,7 +168,7 @@ def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
     yield from _in_states([one for one in odd if _FROZEN not in (one.value, one.usual)])
 
 
-def _in_states(odd: Iterable[OddOne[str]], said: str = "{}") -> Iterator[Fault]:
+def _in_states(odd: Iterable[likes.OddOne[str]], said: str = "{}") -> Iterator[Fault]:
     """One fault for all weights of a block that are in one state, which is put into what is said."""
     for some in _by_block(odd, lambda one: (one.value, one.usual)):
         one = some[0]

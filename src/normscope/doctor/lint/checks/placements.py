@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Literal
 
-import torch
-
 from ....placement import Placement, Site, StackShape, SublayerKind, named, registered
-from ....placement.base import ModelKind
 from ...find.segments import Segment
 from ...identify.candidates import blocks_of
 from ...identify.matching import TOLERANCE, Outline, matches, outline
@@ -139,7 +136,7 @@ def _all_same(numbers: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def _other_shapes(shape: StackShape) -> Iterator[tuple[str, StackShape]]:
-    kinds: tuple[ModelKind, ...] = ("encoder-only", "decoder-only", "encoder-decoder")
+    kinds = ("encoder-only", "decoder-only", "encoder-decoder")
     # What is of the stack's own depth explains more than what is of another.
     depths = [shape.blocks, *(blocks for blocks in range(1, DEEPEST + 1) if blocks != shape.blocks)]
     for blocks, kind in product(depths, sorted(kinds, key=lambda kind: kind != shape.model)):
@@ -223,7 +220,7 @@ def _is_a_slip(patient: Patient, stack: Stack, few: list[int]) -> bool:
     if at_an_end or every_so_often or any(not sublayer.placement for sublayer in in_blocks(stack)):
         return False
     weights = patient.weights
-    shapes: defaultdict[int, list[torch.Size]] = defaultdict(list)
+    shapes: defaultdict[int, list[object]] = defaultdict(list)
     for sublayer in stack.sublayers:
         shapes[sublayer.block] += [weights[name].shape for name in sublayer.measured.matrices if name in weights]
     return all(shapes[block] in [shapes[other] for other in shapes if other not in few] for block in few)

@@ -18,33 +18,27 @@ from ..rule import Fault, rule, stack_rule
 from ..structure import by_kind
 
 
-@rule("shared-blocks")
-def shared_blocks(patient: Patient) -> Iterator[Fault]:
+@stack_rule("shared-blocks")
+def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Sub-layers of different blocks that are computed with the same tensors."""
-    weights = patient.weights
-    for stack in patient.stacks:
-        by_blocks: defaultdict[tuple[tuple[int, ...], bool], list[Sublayer]] = defaultdict(list)
-        for likes in by_kind(stack):
-            groups = _sharing(likes, weights)
-            # One size for all groups is a scheme: one layer for all, or each for two.
-            evenly = len({len(group) for group in groups}) == 1 and sum(map(len, groups)) == len(likes) > 1
-            for group in groups:
-                if len(group) > 1:
-                    by_blocks[tuple(one.block for one in group), evenly].append(group[0])
-        for (blocks, evenly), firsts in by_blocks.items():
-            listed_twice = _listed_twice(patient.model, [one.name for one in firsts])
-            what = " and ".join(dict.fromkeys(kind_name(one.kind) for one in firsts))
-            one_place = f"{what} of blocks {', '.join(map(str, blocks))} (of {stack.blocks})"
-            how = (
-                f": {listed(listed_twice)} are one module, listed {len(listed_twice)} times"
-                if listed_twice
-                else f": one layer is called {len(blocks)} times"
-            )
-            yield Fault(
-                severity=Severity.INFO if evenly and not listed_twice else Severity.WARNING,
-                where=listed_twice or firsts,
-                message=f"{one_place} are computed with the same weights{how}",
-            )
+    by_blocks: defaultdict[tuple[tuple[int, ...], bool], list[Sublayer]] = defaultdict(list)
+    for likes in by_kind(stack):
+        groups = _sharing(likes, patient.weights)
+        # One size for all groups is a scheme: one layer for all, or each for two.
+        evenly = len({len(group) for group in groups}) == 1 and sum(map(len, groups)) == len(likes) > 1
+        for group in groups:
+            if len(group) > 1:
+                by_blocks[tuple(one.block for one in group), evenly].append(group[0])
+    for (blocks, evenly), firsts in by_blocks.items():
+        twice = _listed_twice(patient.model, [one.name for one in firsts])
+        what = " and ".join(dict.fromkeys(kind_name(one.kind) for one in firsts))
+        how = f"{listed(twice)} are one module, listed {len(twice)} times"
+        yield Fault(
+            severity=Severity.INFO if evenly and not twice else Severity.WARNING,
+            where=twice or firsts,
+            message=f"{what} of blocks {', '.join(map(str, blocks))} (of {stack.blocks}) are computed with the same "
+            f"weights: {how if twice else f'one layer is called {len(blocks)} times'}",
+        )
 
 
 def _sharing(likes: Sequence[Sublayer], weights: Mapping[str, Tensor]) -> list[list[Sublayer]]:

@@ -10,16 +10,8 @@ from ....placement import named
 from ...observe.parameters import size_of
 from ...record import Stack
 from ...result import Severity
-from ..initial_schemes import (
-    USUAL,
-    WIDTH_LAWS,
-    DrawnAlike,
-    WidthLaw,
-    depth_factor,
-    drawn_alike,
-    split_in_two,
-    width_law,
-)
+from .. import initial_schemes as laws
+from ..initial_schemes import WIDTH_LAWS, DrawnAlike, WidthLaw
 from ..patient import Patient, initial_weights, numbered
 from ..rule import Fault, stack_rule
 
@@ -49,7 +41,7 @@ def initial_scheme(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    groups = drawn_alike(patient, stack)
+    groups = laws.drawn_alike(patient, stack)
     if not groups:
         return
     usual = {group.purpose: median(group.sizes) for group in groups}
@@ -73,14 +65,14 @@ def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
             fix="draw all matrices by one scheme",
         )
         return
-    split = [(group, split_in_two(group)) for group in groups if len(group.sizes) > _LEAST_BLOCKS]
+    split = [(group, laws.split_in_two(group)) for group in groups if len(group.sizes) > _LEAST_BLOCKS]
     # Experts are several of one purpose in each block.
     split = [(group, parts) for group, parts in split if parts[0] and len(set(group.blocks)) == len(group.blocks)]
     if split:
         yield from _blocks_apart(stack, split)
         return
     inner, outer = ([group for group in groups if group.joins == joins] for joins in (False, True))
-    law = width_law(inner, stack.width)
+    law = laws.width_law(inner, stack.width)
     if law is None and stack.blocks >= _LEAST_BLOCKS and (fault := _inner_divided(stack, inner, outer)):
         yield fault
     elif law is None:
@@ -108,11 +100,11 @@ def _blocks_apart(stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int
 
 def _by_purpose(patient: Patient, stack: Stack, groups: Sequence[DrawnAlike]) -> Iterator[Fault]:
     """What no one law explains, each purpose by its own, where every one has a law."""
-    laws = [next((law for law in WIDTH_LAWS if law.fits(group, stack.width)), None) for group in groups]
+    own = [next((law for law in WIDTH_LAWS if law.fits(group, stack.width)), None) for group in groups]
     # torch's own attention has one scheme inside a layer of another.
     stock = any(isinstance(module, nn.MultiheadAttention) for module in patient.model.modules())
-    if all(laws) and not stock:
-        said = {law.title: [g.purpose for g, of in zip(groups, laws, strict=True) if of is law] for law in laws if law}
+    if all(own) and not stock:
+        said = {law.title: [g.purpose for g, of in zip(groups, own, strict=True) if of is law] for law in own if law}
         yield Fault(
             severity=Severity.INFO,
             where=stack.name,
@@ -127,14 +119,14 @@ def _misdivided(
 ) -> Fault | None:
     """Division by depth of one kind of sub-layer, of all weights, twice, or for another depth."""
     root = math.sqrt(2 * stack.blocks)
-    divided = [group for group in outer if depth_factor(group, law, stack).startswith("√")]
-    whole = [group for group in outer if depth_factor(group, law, stack) == "1"]
+    divided = [group for group in outer if laws.depth_factor(group, law, stack).startswith("√")]
+    whole = [group for group in outer if laws.depth_factor(group, law, stack) == "1"]
     if divided and whole:
         return Fault(
             where=[name for group in whole for name in group.names],
             message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over "
-            f"{depth_factor(divided[0], law, stack)}, and {_purposes(whole)} undivided at {whole[0].size:.3g}: what "
-            f"the latter add makes the stream alone, in all of {stack.blocks} blocks",
+            f"{laws.depth_factor(divided[0], law, stack)}, and {_purposes(whole)} undivided at {whole[0].size:.3g}: "
+            f"what the latter add makes the stream alone, in all of {stack.blocks} blocks",
             fix=f"divide both by √(2L) = {root:.3g}, as GPT-2 does, or neither",
         )
     twice = [group for group in outer if group.at(law.wanted(group, stack.width)[0] / root**2)]
@@ -181,7 +173,7 @@ def _misdivided(
 
 def _inner_divided(stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]) -> Fault | None:
     """Division by depth of a matrix that reads the stream, in the place of the one whose product joins it."""
-    law = width_law([group for group in inner if group.projects], stack.width)
+    law = laws.width_law([group for group in inner if group.projects], stack.width)
     if law is None:
         return None
     root = math.sqrt(2 * stack.blocks)
@@ -208,7 +200,7 @@ def _divided_base(
         wanted = [(group, law.wanted(group, stack.width)[0]) for group in (*inner, *outer)]
         size = wanted[0][1]
         # Any other law than the usual one may be a coincidence, unless another matrix of the model has it undivided.
-        known = size == USUAL or any(abs(table / size - 1) < 0.02 for table in tables)
+        known = size == laws.USUAL or any(abs(table / size - 1) < 0.02 for table in tables)
         if known and all(group.at(size / root) for group, size in wanted):
             return law.title, size
     return None
@@ -217,7 +209,7 @@ def _divided_base(
 def _other_depth(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> int | None:
     """The number of blocks for which these weights would be divided by √(2L); None where it is none, or their own."""
     sums = sum(sublayer.block > 0 and not sublayer.parallel for sublayer in stack.sublayers)
-    known = {depth_factor(group, law, stack) for group in outer} - {f"√{stack.blocks}", ""}
+    known = {laws.depth_factor(group, law, stack) for group in outer} - {f"√{stack.blocks}", ""}
     if known or sums < 2 * stack.blocks:
         return None
     ratio = math.sqrt(fmean(law.ratio(group, stack.width) ** 2 for group in outer))
@@ -233,7 +225,7 @@ def _other_depth(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> in
 
 def _undivided(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> Iterator[Fault]:
     """A note on a deep stream that grows with depth, by GPT-2's deviation without its division."""
-    whole = bool(outer) and {depth_factor(group, law, stack) for group in outer} == {"1"}
+    whole = bool(outer) and {laws.depth_factor(group, law, stack) for group in outer} == {"1"}
     # Where every sum is normed, no stream grows with depth.
     normed = any(sublayer.formula.sum_is_normed for sublayer in stack.sublayers)
     if whole and law is WIDTH_LAWS[0] and stack.blocks >= _DEEP and not normed:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
-from torch import nn
 
 from ...measured import OutputMatrix
 from ...observe.gradients import WITHOUT_AUTOGRAD
@@ -194,9 +193,9 @@ _LARGE_TABLE = 4.0
 """Root mean square of an embedding's entries; torch and T5 draw 1, and most others 0.02."""
 
 
-def _large_tables(model: nn.Module) -> dict[str, float]:
+def _large_tables(model: torch.nn.Module) -> dict[str, float]:
     """Root mean square of the entries of embeddings that are larger than any in use, by the weight's name."""
-    tables = {joined(path, "weight"): one for path, one in model.named_modules() if isinstance(one, nn.Embedding)}
+    tables = {joined(path, "weight"): one for path, one in model.named_modules() if isinstance(one, torch.nn.Embedding)}
     return {name: size for name, one in tables.items() if _LARGE_TABLE < (size := size_of(one.weight)) < math.inf}
 
 

@@ -1,10 +1,10 @@
 """The skip path: several streams and what they are mixed with, and a stream that is amplified, faded or drifts."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...identify.lanes import NOT_BEYOND
-from ...record import Stack, Sublayer
+from ...record import Stack, StreamConnection, Sublayer
 from ...trace.lanes import SUMS_TO_ONE
 from ...trace.operations import Origin
 from ..patient import Patient
@@ -12,39 +12,40 @@ from ..rule import Fault, rule, stack_rule
 from ..structure import factor_of_sum
 
 
+def _connected(sublayers: Iterable[Sublayer]) -> list[tuple[Sublayer, StreamConnection]]:
+    """Those of several streams, with how each is connected with them."""
+    return [(one, one.connection) for one in sublayers if one.connection is not None]
+
+
 @rule("mixing-not-doubly-stochastic")
 def mixing_one_sided(patient: Patient) -> Iterator[Fault]:
     """Mixings whose rows or columns all sum to 1, as a softmax or half a round leaves them, but not both."""
-    off_by_place = [
-        (connection.one_side_alone or 0, one)
-        for one in patient.sublayers()
-        if (connection := one.connection) is not None and (connection.one_side_alone or 0) > NOT_BEYOND
-    ]
-    if off_by_place:
-        off, places = max(off for off, _ in off_by_place), [one for _, one in off_by_place]
+    off = [(one, connection.one_side_alone or 0) for one, connection in _connected(patient.sublayers())]
+    off = [(one, by) for one, by in off if by > NOT_BEYOND]
+    if off:
         yield Fault(
-            where=places,
-            message=f"streams are mixed by matrices of which rows or columns sum to 1, but not both: the others are "
-            f"off by up to {off:.2g} in {len(places)} sub-layers",
+            where=[one for one, _ in off],
+            message="streams are mixed by matrices of which rows or columns sum to 1, but not both: the others are off "
+            f"by up to {max(by for _, by in off):.2g} in {len(off)} sub-layers",
         )
 
 
 @rule("branches-halved")
 def branches_halved(patient: Patient) -> Iterator[Fault]:
     """Branches that all enter the streams at half their size, because sigmoids of about 0 are not doubled."""
+    every = list(patient.sublayers())
     places = [
         one
-        for one in patient.sublayers()
-        if (connection := one.connection) is not None
-        and connection.write.made == "token"
+        for one, connection in _connected(every)
+        if connection.write.made == "token"
         and connection.mixing is not None
         and _is_near(connection.mixing.total, 1, 1e-2)
         and _is_near(connection.write.total, 0.5, 0.05)
     ]
-    if places and len(places) == len(list(patient.sublayers())):
+    if places and len(places) == len(every):
         yield Fault(
             where=places,
-            message=f"the output of every sub-layer is multiplied by about 0.5 where it is added to the streams: "
+            message="the output of every sub-layer is multiplied by about 0.5 where it is added to the streams: "
             f"{len(places)} of them. Sigmoids of small numbers give 0.5, and mHC doubles them",
         )
 
@@ -68,10 +69,10 @@ def copies_for_ever(patient: Patient, stack: Stack) -> Iterator[Fault]:
 @stack_rule("stream-not-written")
 def streams_left_out(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Streams that no sub-layer's output is added to."""
-    left = [set(s.connection.unwritten) for s in stack.sublayers if s.connection is not None]
-    unwritten = sorted(set.intersection(*left)) if left else []
+    connections = [connection for _, connection in _connected(stack.sublayers)]
+    unwritten = sorted(set[int].intersection(*(set(one.unwritten) for one in connections))) if connections else []
     if unwritten:
-        mixed = any(s.connection is not None and s.connection.mixing is not None for s in stack.sublayers)
+        mixed = any(one.mixing is not None for one in connections)
         yield Fault(
             where=stack.sublayers,
             message=f"no sub-layer's output is added to {len(unwritten)} of {stack.streams} streams (number "
@@ -87,15 +88,11 @@ WIDE = 0.5
 @rule("stream-weights-drawn-wide")
 def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
     """Weights of streams that differ so much from token to token and stream to stream that no stream starts alike."""
-    equal = [one for stack in patient.stacks if stack.streams_start_equal for one in stack.sublayers]
-    by_token = [one for one in equal if (of := one.connection) and of.write.made == "token" and not of.unwritten]
-    spreads = [one.connection.write.spread for one in by_token if one.connection is not None]
-    wide = [spread for spread in spreads if spread > WIDE]
-    off = [
-        (connection.from_doubly_stochastic or 0, connection.tokens_off or 0)
-        for one in by_token
-        if (connection := one.connection) is not None and SUMS_TO_ONE < (connection.one_side_alone or 0) <= NOT_BEYOND
-    ]
+    equal = _connected(one for stack in patient.stacks if stack.streams_start_equal for one in stack.sublayers)
+    by_token = [(one, of) for one, of in equal if of.write.made == "token" and not of.unwritten]
+    wide = [of.write.spread for _, of in by_token if of.write.spread > WIDE]
+    unsure = [of for _, of in by_token if SUMS_TO_ONE < (of.one_side_alone or 0) <= NOT_BEYOND]
+    off = [(of.from_doubly_stochastic or 0, of.tokens_off or 0) for of in unsure]
     said = []
     if not patient.trained and 2 * len(wide) > len(by_token):
         said.append(
@@ -108,10 +105,7 @@ def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
             f"{100 * max(share for _, share in off):.0f} % of the tokens of a sub-layer not within {SUMS_TO_ONE:g}"
         )
     if said:
-        yield Fault(
-            where=by_token,
-            message="; ".join(said),
-        )
+        yield Fault(where=[one for one, _ in by_token], message="; ".join(said))
 
 
 LARGEST_GROWTH = 2.0
@@ -169,23 +163,18 @@ NEAR_ONE = (0.5, 1.5)
 EXACT = 0.01
 
 
-@rule("drifting-stream")
-def drifting_stream(patient: Patient) -> Iterator[Fault]:
+@stack_rule("drifting-stream")
+def drifting_stream(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Factors a of the skip and b of a normed branch whose squares nearly add up to 1, in a formula without a name."""
-    if patient.trained:
-        return
-    for stack in patient.stacks:
-        if stack.placement:
-            continue
-        pairs = [
-            (found, found.skip_scale**2 + found.branch_scale**2)
-            for found, _ in _skip_factors(stack)
-            if found.skip_scale is not None and found.branch_scale is not None and found.formula.branch_is_normed
-            if abs(found.skip_scale) < 1 - EXACT
-        ]
-        off = [(found, total) for found, total in pairs if abs(total - 1) > EXACT]
-        if len(off) < 2 or any(not NEAR_ONE[0] <= total <= NEAR_ONE[1] for _, total in pairs):
-            continue
+    pairs = [
+        (found, found.skip_scale**2 + found.branch_scale**2)
+        for found, _ in _skip_factors(stack)
+        if found.skip_scale is not None and found.branch_scale is not None and found.formula.branch_is_normed
+        if abs(found.skip_scale) < 1 - EXACT
+    ]
+    off = [(found, total) for found, total in pairs if abs(total - 1) > EXACT]
+    meant = all(NEAR_ONE[0] <= total <= NEAR_ONE[1] for _, total in pairs)
+    if len(off) > 1 and meant and not patient.trained and not stack.placement:
         totals = [total for _, total in off]
         yield Fault(
             where=[found for found, _ in off],

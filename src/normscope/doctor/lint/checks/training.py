@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from statistics import fmean, stdev
 
 import torch
@@ -35,7 +34,6 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
             where=lacking,
             message=f"the model has {len(lacking)} gains and shifts of norms that the checkpoint lacks: it was trained "
             "without these norms",
-            fix="set the flag that builds them as it was in training: for the final norm often that of Pre-LN",
         )
     used = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     weights = [name for name in patient.loading.missing if name in used and name not in lacking]
@@ -52,7 +50,6 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
             where=unexpected,
             message=f"the checkpoint has {len(unexpected)} tensors of norms that the model has no place for: it was "
             "trained with norms that the model lacks",
-            fix="set the flag that builds them as it was in training: for the final norm often that of Pre-LN",
         )
 
 
@@ -98,7 +95,7 @@ FEWEST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alignment:
+class _Alignment:
     """Of the norms of a stack, sub-layer by sub-layer but for the last."""
 
     own: tuple[float, ...]
@@ -121,7 +118,7 @@ class Alignment:
     @property
     def certainty(self) -> float:
         """How many of its standard errors, over sub-layers, the difference is from 0."""
-        error = stdev(self._differences) / sqrt(len(self._differences))
+        error = stdev(self._differences) / math.sqrt(len(self._differences))
         return abs(self.difference) / error if error else float("inf")
 
     @property
@@ -129,7 +126,7 @@ class Alignment:
         return [a - b for a, b in zip(self.own, self.following, strict=True)]
 
 
-def alignment(patient: Patient, stack: Stack) -> Alignment | None:
+def alignment(patient: Patient, stack: Stack) -> _Alignment | None:
     """Of one stack; None where it is not known which norm belongs to which sub-layer, or there are too few."""
     weights = patient.weights
     matrices = [sublayer.measured.matrices for sublayer in stack.sublayers]
@@ -141,7 +138,7 @@ def alignment(patient: Patient, stack: Stack) -> Alignment | None:
     sizes = [one for one in columns if one is not None]
     biases = [_bias(weights, names, stack.width) for names in matrices]
     pairs = [(norm[1], b) for norm, b in zip(norms, biases, strict=True) if len(norm) == 2 and b is not None]
-    return Alignment(
+    return _Alignment(
         own=tuple(map(_correlation, gains[:-1], sizes[:-1])),
         following=tuple(map(_correlation, gains[:-1], sizes[1:])),
         shifts=fmean(_correlation(*pair) for pair in pairs) if len(pairs) == len(norms) else None,
@@ -241,7 +238,7 @@ def _by_losses(patient: Patient) -> list[Fault] | None:
     return [fault]
 
 
-def _trained_as(found: Alignment) -> str:
+def _trained_as(found: _Alignment) -> str:
     """Pre-LN or Post-LN; "" where the weights do not say, or where what they say does not agree."""
     clear = abs(found.difference) >= LEAST_DIFFERENCE and found.certainty >= CLEARLY
     # Where gains lean the other way, shifts must go with biases as they hardly do by chance.
@@ -252,7 +249,7 @@ def _trained_as(found: Alignment) -> str:
     return "Post-LN" if clear or shifted else ""
 
 
-def _evidence(found: Alignment) -> str:
+def _evidence(found: _Alignment) -> str:
     own, following = (sum(some) / len(some) for some in (found.own, found.following))
     words = (
         "the gains of its norms go with the columns of the matrices of their own sub-layers at a mean correlation of "
