@@ -1,5 +1,7 @@
 """What a watched update shows: the call of the model, and gradients before anything is done to them."""
 
+from contextlib import closing
+
 import pytest
 import torch
 from torch import nn
@@ -32,7 +34,7 @@ def test_norms_are_of_the_accumulated_gradient_before_it_is_clipped():
     torch.manual_seed(0)
     wrapper = Wrapper()
     several = batches(3)
-    with _UpdateRecorder(wrapper) as watch:
+    with closing(_UpdateRecorder(wrapper)) as watch:
         for batch in several:
             wrapper.loss(*batch).backward()
         nn.utils.clip_grad_norm_(wrapper.net.parameters(), 1e-3)
@@ -51,7 +53,7 @@ def test_norms_are_of_the_accumulated_gradient_before_it_is_clipped():
 def test_the_first_outermost_call_is_seen_with_its_arguments():
     wrapper = Wrapper()
     (first, ids), (second, _) = batches(2)
-    with _UpdateRecorder(wrapper) as watch:
+    with closing(_UpdateRecorder(wrapper)) as watch:
         wrapper.loss(first, ids).backward()
         wrapper.loss(second, ids).backward()
     assert watch.called is not None
@@ -64,7 +66,7 @@ def test_the_first_outermost_call_is_seen_with_its_arguments():
 
 def test_no_hook_stays_after_an_error():
     wrapper = Wrapper()
-    with pytest.raises(RuntimeError, match="mat1"), _UpdateRecorder(wrapper):
+    with pytest.raises(RuntimeError, match="mat1"), closing(_UpdateRecorder(wrapper)):
         wrapper.loss(torch.zeros(1, 9), torch.zeros(1, dtype=torch.long))
     assert not any(module._forward_pre_hooks for module in wrapper.modules())
     assert not any(parameter._post_accumulate_grad_hooks for parameter in wrapper.parameters())

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import groupby
 from typing import Self, TypeVar
 
 import numpy as np
@@ -187,9 +188,9 @@ def conditions_of(holds: Mapping[str, Answer]) -> str:
 
     "a and c; not b; undecided: d"; of a claim that is contradicted: "not b and c; but a".
     """
-    yes, no, open_ = ([key for key, answer in holds.items() if answer is state] for state in (True, False, None))
-    if len([some for some in (yes, no, open_) if some]) < 2:
+    if len(set(holds.values())) < 2:
         return ""
+    yes, no, open_ = ([key for key, answer in holds.items() if answer is state] for state in (True, False, None))
     counts = _counts(holds)
     holding = joined(yes) if len(yes) <= _NAMED else f"{counts[True]} of {counts.total()}"
     undecided = f"undecided: {joined(open_)}" if open_ else ""
@@ -202,12 +203,8 @@ def conditions_of(holds: Mapping[str, Answer]) -> str:
 
 def _runs(places: Sequence[int]) -> list[str]:
     """ "1 to 4", "7" for places in rising order; two in a row are named one by one."""
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and place == runs[-1][-1] + 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    return [
-        text for run in runs for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(place) for place in run])
-    ]
+    named: list[str] = []
+    for _, pairs in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
+        run = [place for _, place in pairs]
+        named += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return named

@@ -17,33 +17,34 @@ _POINTS = 160
 """About so many are drawn a curve; more make the page heavy."""
 
 
-def loss_svg(explanation: Explanation) -> str:
+def _loss(explanation: Explanation) -> Picture:
     """The training's loss over updates, validation's as points, and onsets as dotted lines."""
     loss = explanation.history.loss.finite()
     validation = explanation.history.validation_loss.finite()
     drawn = [_series("training", "measured", 0, loss, thinned(loss.values))]
     if validation:
         drawn.append(_series("validation", "points", 1, validation, range(len(validation.values))))
-    return _picture(explanation, "Loss of the training", "loss (nats)", drawn)
+    caption = "The training's loss over its updates. Dashed: where an episode began."
+    return _picture(explanation, "loss", caption, "Loss of the training", "loss (nats)", drawn)
 
 
-def steps_svg(explanation: Explanation) -> tuple[str, str] | None:
-    """How far updates go and a caption: sub-layer by sub-layer, or else the whole gradient's norm; None without."""
+def _steps(explanation: Explanation) -> Picture | None:
+    """How far updates go: sub-layer by sub-layer, or else the whole gradient's norm; None without."""
     ratios = {place: one.finite() for place, one in explanation.history.of_sublayers("update_ratio").items()}
     ratios = {place: one for place, one in ratios.items() if one}
     norm = explanation.history.gradient_norm.finite()
     if ratios:
-        drawn = _ratios(explanation, ratios)
-        return _picture(explanation, "Updates of the sub-layers", "relative update", drawn), (
+        caption = (
             "Norm of each update over that of the weights that it changes: the median sub-layer, the range of all, and "
             "those that left their course first."
         )
+        drawn = _ratios(explanation, ratios)
+        return _picture(explanation, "steps", caption, "Updates of the sub-layers", "relative update", drawn)
     if not norm or min(norm.values) <= 0:
         return None
     drawn = [_series("whole gradient", "measured", 2, norm, thinned(norm.values))]
-    return _picture(explanation, "Norm of the gradient", "gradient norm", drawn), (
-        "Norm of the whole gradient before it is clipped; updates of the sub-layers were not recorded (Monitor)."
-    )
+    caption = "Norm of the whole gradient before it is clipped; updates of the sub-layers were not recorded (Monitor)."
+    return _picture(explanation, "steps", caption, "Norm of the gradient", "gradient norm", drawn)
 
 
 def _ratios(explanation: Explanation, ratios: dict[str, LoggedSeries]) -> list[Series]:
@@ -67,7 +68,9 @@ def _series(label: str, kind: Kind, hue: int, of: LoggedSeries, kept: Iterable[i
     return Series(label=label, kind=kind, hue=hue, x=[of.updates[i] for i in places], y=[of.values[i] for i in places])
 
 
-def _picture(explanation: Explanation, title: str, ylabel: str, drawn: Sequence[Series]) -> str:
+def _picture(
+    explanation: Explanation, name: str, caption: str, title: str, ylabel: str, drawn: Sequence[Series]
+) -> Picture:
     """With a line at each onset, and the episodes in its title for those who hear it."""
     values = [value for one in drawn for value in (*one.y, *one.low, *one.high) if value is not None] or [0.0]
     ends = [min(values), max(values)]
@@ -76,7 +79,8 @@ def _picture(explanation: Explanation, title: str, ylabel: str, drawn: Sequence[
     ]
     words = "; ".join(f"{one.kind} from update {one.onset}, {one.cause}" for one in explanation.episodes)
     panel = Panel(title="", xlabel="update", ylabel=ylabel, series=[*drawn, *onsets], log_y=ends[0] > 0)
-    return panels_svg([panel], title=f"{title}: {words or 'no spike and no plateau'}", columns=1)
+    svg = panels_svg([panel], title=f"{title}: {words or 'no spike and no plateau'}", columns=1)
+    return Picture(svg=inlined(svg, f"history-{name}"), caption=caption)
 
 
 def thinned(values: Sequence[float]) -> list[int]:
@@ -88,12 +92,6 @@ def thinned(values: Sequence[float]) -> list[int]:
 
 def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -> HistorySection:
     """What to do, and all episodes, where a terminal has room for some."""
-    pictures = [
-        ("loss", loss_svg(explanation), "The training's loss over its updates. Dashed: where an episode began.")
-    ]
-    if (steps := steps_svg(explanation)) is not None:
-        picture, caption = steps
-        pictures.append(("steps", picture, caption))
     return HistorySection(
         head=history_head(explanation),
         first=verdict[0][1] if verdict else "",
@@ -108,7 +106,5 @@ def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -
                 for one in explanation.episodes
             ),
         ),
-        pictures=tuple(
-            Picture(svg=inlined(svg, f"history-{name}"), caption=caption) for name, svg, caption in pictures
-        ),
+        pictures=tuple(filter(None, (_loss(explanation), _steps(explanation)))),
     )

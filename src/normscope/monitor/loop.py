@@ -1,6 +1,5 @@
 """A monitor for the training loop of a framework, which calls back at certain moments and shows little else."""
 
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -53,12 +52,6 @@ class _UpdateRecorder:
         """Take the hooks off; what was seen stays."""
         for handle in [*self._calls, *self._gradients]:
             handle.remove()
-
-    def __enter__(self) -> "_UpdateRecorder":
-        return self
-
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.close()
 
 
 def _norm(gradient: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 import math
 import textwrap
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -45,12 +46,12 @@ def endings_svg(comparison: ComparisonPage) -> str:
     The loss of the unigram baseline is a dashed line.
     """
     configurations, baseline = comparison.drawn, comparison.unigram_loss_nats
-    names = [configuration.name for configuration in configurations]
     hues = list(dict.fromkeys(configuration.name.group for configuration in comparison.configurations))
-    groups = sorted(
-        {name.group for name in names}, key=lambda group: min(map(_ending, _in_group(configurations, group)))
-    )
-    variants = list(dict.fromkeys(name.variant for name in names))
+    by_group = defaultdict[str, list[ComparedConfiguration]](list)
+    for configuration in configurations:
+        by_group[configuration.name.group].append(configuration)
+    groups = sorted(by_group, key=lambda group: min(map(_ending, by_group[group])))
+    variants = list(dict.fromkeys(configuration.name.variant for configuration in configurations))
     # Beside the variants there may stand the baseline and what lies beyond the edge.
     more = max(0, -(-(len(variants) + 2) // _LEGEND_COLUMNS) - _LEGEND_ROWS)
     height = 1.3 + _ROW_INCHES * len(groups) + _LEGEND_ROW_INCHES * more
@@ -62,7 +63,7 @@ def endings_svg(comparison: ComparisonPage) -> str:
         edge = min(edge, _ENDS_CEILING * baseline)
         axes.axvline(baseline, color=INK, lw=1.2, ls=_BASELINE_DASH, zorder=1.5)
     for row, group in enumerate(groups):
-        for configuration in _in_group(configurations, group):
+        for configuration in by_group[group]:
             place = variants.index(configuration.name.variant)
             # Variants side by side: where they end at the same loss both can be seen.
             y = row + 0.18 * (place - (len(variants) - 1) / 2) / max(1, len(variants) - 1)
@@ -71,7 +72,9 @@ def endings_svg(comparison: ComparisonPage) -> str:
     _label(axes, groups, empty=not finite)
     beyond = any(not loss <= edge for configuration in configurations for loss in _losses(configuration))
     _legend(figure, variants, baseline, beyond=beyond)
-    words = ". ".join(f"{configuration.name}: {_described(configuration)}" for configuration in configurations)
+    words = ". ".join(
+        f"{one.name}: {', '.join(map(significant, _losses(one))) or 'no value'}" for one in configurations
+    )
     return to_svg(figure, title="Validation loss at the end", desc=words)
 
 
@@ -130,11 +133,3 @@ def _ending(configuration: ComparedConfiguration) -> float:
     """The mean over seeds by which groups are put in order; infinite where a seed did not get there."""
     losses = _losses(configuration)
     return math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.inf
-
-
-def _in_group(configurations: Sequence[ComparedConfiguration], group: str) -> list[ComparedConfiguration]:
-    return [configuration for configuration in configurations if configuration.name.group == group]
-
-
-def _described(configuration: ComparedConfiguration) -> str:
-    return ", ".join(significant(loss) for loss in _losses(configuration)) or "no value"
