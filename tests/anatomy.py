@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_760,
-    "lines of normscope": 55_649,
+    "lines": 68_750,
+    "lines of normscope": 55_639,
     "files": 401,
     "import lines, %": 5.98,
-    "public nouns": 525,
+    "public nouns": 524,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

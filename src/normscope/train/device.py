@@ -110,6 +110,7 @@ _MACHINE = "python torch platform processor cores threads device accelerator fas
 KEYS: frozenset[str] = frozenset(f"normscope source_sha256 commit {_MACHINE} {_BINDING}".split())
 """Of `environment.json`: what `describe` returns, and what binds the run's files together."""
 OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from", "instructions"})
+"""`made_from` is of runs that an earlier version made of other weights."""
 
 
 def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_matmul: bool) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class _AddedNorms(nn.ModuleDict):
     """Norms that were not in the model."""
 
 
-class AddedPart(nn.Module):
+class _AddedPart(nn.Module):
     """What a formula adds at one place of a block: norms and numbers."""
 
     def __init__(self, norms: Mapping[str, nn.Module], numbers: Mapping[str, ParameterSpec]) -> None:
@@ -39,11 +39,17 @@ class AddedPart(nn.Module):
 class Added(nn.Module):
     """All that a formula adds to one block, by place."""
 
-    def __init__(self, parts: Mapping[str, AddedPart], schedules: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        norms: Mapping[str, Mapping[str, nn.Module]],
+        numbers: Mapping[str, Mapping[str, ParameterSpec]],
+        schedules: Mapping[str, float],
+    ) -> None:
+        """norms: of every place, by their names; numbers: the same, for a place that has some."""
         super().__init__()
-        self.places = tuple(parts)
-        for place, part in parts.items():
-            self.add_module(place, part)
+        self.places = tuple(place for place in norms if norms[place] or place in numbers)
+        for place in self.places:
+            self.add_module(place, _AddedPart(norms[place], numbers.get(place, {})))
         self.schedules = Schedules(schedules)
 
     def number(self, kind: str, part: Part) -> Tensor:

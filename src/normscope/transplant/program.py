@@ -116,7 +116,7 @@ class _LaterSublayer(_LaterEnd):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class _Step:
     """One value of a program: where it is kept, and what it is computed from there."""
 
     at: int
@@ -139,7 +139,7 @@ class Program:
     branches: tuple[int, ...]
     reads: tuple[int, ...]
     outputs: tuple[int, ...]
-    steps: tuple[tuple[Step, ...], ...]
+    steps: tuple[tuple[_Step, ...], ...]
     size: int
     needed: tuple[tuple[int, ...], ...] = ()
     """Of what `steps[k]` and those before it have computed, what is read again after them."""
@@ -214,7 +214,7 @@ def _program(inputs: Sequence[_Later], branches: Sequence[_Later], outputs: Sequ
         outputs=tuple(slots[id(value)] for value in outputs),
         steps=tuple(
             tuple(
-                Step(slots[id(value)], value.function, _slotted(value.arguments, slots))
+                _Step(slots[id(value)], value.function, _slotted(value.arguments, slots))
                 for value in found
                 if levels[id(value)] == piece
             )
@@ -320,7 +320,7 @@ class Run:
         self.read()
         return [self._slots[at] for at in self.program.outputs]
 
-    def _made(self, step: Step) -> Any:
+    def _made(self, step: _Step) -> Any:
         if step.function == "norm":
             part, x = step.arguments
             return self._norms[part](self._value(x))

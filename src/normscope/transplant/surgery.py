@@ -1,8 +1,9 @@
 """A model under another placement, in place: planned, done, and read again by the doctor, or left as it was."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,9 +19,9 @@ from ..measure.unchanged import left_unchanged, looked_at
 from ..model.stack import make_norm
 from ..placement import Placement
 from ..placement.reading import read
-from ..placement.symbol import SymbolEnd, SymbolSublayer
+from ..placement.symbol import ParameterSpec, SymbolEnd, SymbolSublayer
 from .following import TransplantRefused
-from .placed import PLACED, Added, AddedPart, Wiring, handed_on, swap, swap_back
+from .placed import PLACED, Added, Wiring, handed_on, swap, swap_back
 from .plan import BlockPlan, StackPlan, chosen_stacks, plan
 from .program import Part
 from .seats import Seat, seats
@@ -87,7 +88,7 @@ def transplant(
     plans = [plan(model, stacks, number, target, reset=initialise == "draw") for number in numbers]
     matrices = [matrices_in(model, one) for one in plans] if initialise == "draw" else []
     before = _outputs(model, inputs)
-    with _undone_on_error() as undo:
+    with ExitStack() as undo:
         entered = seats(model, inputs, plans)
         for one in plans:
             _place(model, one, entered, undo)
@@ -97,6 +98,7 @@ def transplant(
             raise TransplantRefused(
                 f"{type(model).__name__} is {target.name} already, and would give other outputs (by {change:.1e})"
             )
+        undo.pop_all()  # nothing has failed: it stays
     for one, some in zip(plans, matrices, strict=False):
         draw(model, one, some)
     done = _Transplanted(
@@ -127,10 +129,7 @@ def untransplant(model: nn.Module) -> nn.Module:
     if not isinstance(done, _Transplanted):
         raise TransplantRefused(f"{type(model).__name__} is not transplanted")
     for name in done.blocks:
-        block = model.get_submodule(name)
-        swap_back(block)
-        delattr(block, PLACED)
-        del block.wiring
+        _unplace(model.get_submodule(name))
     for name in done.norms:
         swap_back(model.get_submodule(name))
     for name in done.frozen:
@@ -141,19 +140,7 @@ def untransplant(model: nn.Module) -> nn.Module:
     return model
 
 
-@contextmanager
-def _undone_on_error() -> Iterator[list[Callable[[], None]]]:
-    """Collects what undoes each step, and does it in reverse where one fails."""
-    undo: list[Callable[[], None]] = []
-    try:
-        yield undo
-    except BaseException:
-        for step in reversed(undo):
-            step()
-        raise
-
-
-def _place(model: nn.Module, one: StackPlan, entered: Mapping[str, Seat], undo: list[Callable[[], None]]) -> None:
+def _place(model: nn.Module, one: StackPlan, entered: Mapping[str, Seat], undo: ExitStack) -> None:
     reading = read(one.placement, one.kinds)
     template = _template(model, one)
     for number, (block, specs) in enumerate(zip(one.blocks, reading.blocks, strict=True)):
@@ -175,17 +162,17 @@ def _place(model: nn.Module, one: StackPlan, entered: Mapping[str, Seat], undo: 
         swap(module, "block")
         module.add_module(PLACED, added)
         module.wiring = wiring  # type: ignore[assignment]
-
-        def unplace(module: nn.Module = module) -> None:
-            swap_back(module)
-            delattr(module, PLACED)
-            del module.wiring
-
-        undo.append(unplace)
+        undo.callback(_unplace, module)
     for name in dict.fromkeys(one.all_norms):
         norm = model.get_submodule(name)
         swap(norm, "inner norm" if one.is_inner(name) else "norm")
-        undo.append(lambda norm=norm: swap_back(norm))  # type: ignore[misc]
+        undo.callback(swap_back, norm)
+
+
+def _unplace(block: nn.Module) -> None:
+    swap_back(block)
+    delattr(block, PLACED)
+    del block.wiring
 
 
 def _added(
@@ -195,19 +182,15 @@ def _added(
     template: Callable[[int], nn.Module],
 ) -> Added:
     used = dict(block.program.norms)
-    parts: dict[str, AddedPart] = {}
-    shared: dict[str, Any] = {}
+    norms: dict[str, dict[str, nn.Module]] = {}
+    numbers = defaultdict[str, dict[str, ParameterSpec]](dict)
     for place, spec in asked.items():
-        wanted = [(place, name) for name in spec.norm.widths if _is_added((place, name), used, block)]
-        norms = {name: template(spec.norm.widths[name]) for _, name in wanted}
-        own = {name: number for name, number in spec.parameters.items() if not number.shared_by_block}
-        shared |= {name: number for name, number in spec.parameters.items() if number.shared_by_block}
-        if norms or own:
-            parts[place] = AddedPart(norms, own)
-    if shared:
-        parts["block"] = AddedPart({}, shared)
+        added = {name: width for name, width in spec.norm.widths.items() if _is_added((place, name), used, block)}
+        norms[place] = {name: template(width) for name, width in added.items()}
+        for name, number in spec.parameters.items():
+            numbers["block" if number.shared_by_block else place][name] = number
     schedules = {name: value for spec in asked.values() for name, value in spec.schedules.items()}
-    return Added(parts, schedules)
+    return Added({**norms, "block": {}}, numbers, schedules)
 
 
 def _is_added(part: Part, used: Mapping[Part, str], block: BlockPlan) -> bool:
