@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .base import Constant, Initial, Site, StackShape
@@ -199,17 +199,10 @@ class SymbolSublayer(SymbolEnd):
         inner = tuple(function(Symbol(place, (), self.inner_widths[place])) for place, function in inside.items())
         return Symbol(self.printed, (x, *inner), x.width, applies_f=True)
 
-    def parameter(
-        self,
-        name: str,
-        *,
-        initial: Initial,
-        shape: tuple[int, ...] = (),
-        std: float = 0.0,
-        shared_by_block: bool = False,
-    ) -> Symbol:
-        self.parameters[name] = ParameterSpec(initial=initial, shape=shape, std=std, shared_by_block=shared_by_block)
-        return Symbol(name, shape=shape)
+    def parameter(self, name: str, *, shared_by_block: bool = False, **spec: Any) -> Symbol:
+        made = SymbolEnd.parameter(self, name, **spec)
+        self.parameters[name] = replace(self.parameters[name], shared_by_block=shared_by_block)
+        return made
 
 
 def refuse_unknown_places(site: Site, asked: Any, known: Any) -> None:

@@ -219,8 +219,7 @@ def _output_scale(stack: MomentStack, vocabulary: int, row: float) -> float:
     return float(stack.placement.output_rows(rows, end, vocabulary).coefficients[0])
 
 
-@dataclass(frozen=True, slots=True)
-class _OwnRow:
+class _OwnRow(NamedTuple):
     """A token's own input row at the output: its share of the softmax, mean and mean square, and of E‖y‖²."""
 
     share: Entry

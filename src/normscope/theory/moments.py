@@ -236,11 +236,9 @@ class Moments:
         """The value times `factor`, its gradient times `back`."""
         square, pair = squared(factor)
         products = (self.q * square, self.p * pair, self.apart * pair)
-        spread = 0.0 if normed else self.spread * square * square
-        return Moments(
-            self.atoms, self.scale * factor, self.back * back, self.lane, self.size, products, spread, self.differing,
-            normed, self.centred,
-        )  # fmt: skip
+        spread, scale, back = 0.0 if normed else self.spread * square * square, self.scale * factor, self.back * back
+        lane, size, differing = self.lane, self.size, self.differing
+        return Moments(self.atoms, scale, back, lane, size, products, spread, differing, normed, self.centred)
 
     def __add__(self, other: "Moments | float") -> "Moments":
         if not isinstance(other, Moments):
@@ -304,18 +302,8 @@ def _sum(left: Moments, right: Moments) -> Moments:
         lane.append(index, forward, backward)
     products = (left.q + right.q, left.p + right.p, left.apart + right.apart)
     spread = left.spread + right.spread + 4 * left.q * right.q
-    return Moments(
-        left.atoms,
-        scale,
-        back,
-        lane,
-        right.size,
-        products,
-        spread,
-        summed(left.differences, right.differences),
-        False,
-        left.centred,
-    )
+    differing = summed(left.differences, right.differences)
+    return Moments(left.atoms, scale, back, lane, right.size, products, spread, differing, centred=left.centred)
 
 
 def _sum_in_common(left: Moments, right: Moments) -> Moments:
@@ -325,9 +313,8 @@ def _sum_in_common(left: Moments, right: Moments) -> Moments:
         square, pair = squared(scale / left.scale)
         products = Products(left.q * square, left.p * pair, left.apart * pair)
         spread = spread_in_common((left.q, left.spread), (right.q, right.spread), products.one)
-        return Moments(
-            left.atoms, scale, back, left.lane, left.size, products, spread, left.differing, False, left.centred
-        )
+        lane, size = left.lane, left.size
+        return Moments(left.atoms, scale, back, lane, size, products, spread, left.differing, centred=left.centred)
     (forward, back), (more, more_back) = left.both(), right.both()
     forward, back = added(forward, more), added(back, more_back)
     products = left.atoms.weighed(forward)

@@ -58,16 +58,17 @@ def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
     return made
 
 
-def first_values(initial: Initial, shape: tuple[int, ...], std: float) -> InitialNumber | InitialNumbers:
+def first_values(initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> InitialNumber | InitialNumbers:
     """A parameter as theory reads it."""
     if isinstance(initial, tuple):
         return InitialNumbers(first_values(entry, shape[1:], std) for entry in initial)
     return InitialNumber(initial, shape, std)
 
 
-@connect.register
+@connect.register(Moments)
+@connect.register(float)
 def _connect(
-    x: Moments,
+    x: Moments | float,
     weight: InitialNumber,
     bias: InitialNumber | InitialNumbers | float = 0.0,
     scale: float = 1.0,
@@ -76,44 +77,23 @@ def _connect(
 ) -> tuple[InitialNumber, ...]:
     """The biases: what such numbers are on average.
 
-    Exactly so where the weight starts from 0. Raises Unpredictable where it is drawn so wide that logits scatter.
+    Exactly so where the weight starts from 0. Those of numbers of a token, which stand for their mean, 0, scatter less
+    than these do. Raises Unpredictable for another mean, and where the weight is drawn so wide that logits scatter.
     """
     rows, *features, width = weight.shape
-    most = x.q.max() if isinstance(x.q, np.ndarray) else x.q
-    scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
-    if scatter > SMALL:
-        raise Unpredictable(
-            f"the numbers that a token's streams are weighed with are drawn with a standard deviation of {scatter:.2g} "
-            f"over {width:,} features: beyond {SMALL:g} they differ too much from token to token for theory to follow, "
-            "and this placement cannot be predicted"
-        )
-    return _biases(rows, tuple(features), bias)
-
-
-@connect.register
-def _connect_number(
-    x: float,
-    weight: InitialNumber,
-    bias: InitialNumber | InitialNumbers | float = 0.0,
-    scale: float = 1.0,
-    *,
-    name: str = "",
-) -> tuple[InitialNumber, ...]:
-    """Of numbers of a token, which stand for their mean, 0: those made of them scatter less than they do.
-
-    Raises Unpredictable for another mean.
-    """
-    if x:
+    if isinstance(x, Moments):
+        most = x.q.max() if isinstance(x.q, np.ndarray) else x.q
+        scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
+        if scatter > SMALL:
+            raise Unpredictable(
+                f"the numbers that a token's streams are weighed with are drawn with a standard deviation of "
+                f"{scatter:.2g} over {width:,} features: beyond {SMALL:g} they differ too much from token to token for "
+                "theory to follow, and this placement cannot be predicted"
+            )
+    elif x:
         raise Unpredictable(f"numbers of a token that are {x:.2g} on average are not followed any further")
-    rows, *features, _ = weight.shape
-    return _biases(rows, tuple(features), bias)
-
-
-def _biases(
-    rows: int, features: tuple[int, ...], bias: InitialNumber | InitialNumbers | float
-) -> tuple[InitialNumber, ...]:
     starts = [bias[row] if isinstance(bias, InitialNumber | InitialNumbers) else bias for row in range(rows)]
-    return tuple(InitialNumber(start, features) for start in starts)  # type: ignore[arg-type]
+    return tuple(InitialNumber(start, tuple(features)) for start in starts)  # type: ignore[arg-type]
 
 
 Norm = Literal["layer-norm", "rms-norm", "dyt", "derf"]

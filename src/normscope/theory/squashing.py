@@ -144,21 +144,17 @@ class SquashingNorms:
         square, pair = squared(one.slope)
         two = self._of_two(x.q, x.p, pair)
         apart = self._of_two(x.q, x.apart, pair)
-        atom = x.atoms.add(
-            between(0.0, one.q - square * x.q, math.inf), two.value - pair * x.p, apart.value - pair * x.apart
-        )
-        scatter = (one.slope_q - square, two.slope - pair, apart.slope - pair)
+        atom = x.atoms.add(between(0.0, one.q - square * x.q, math.inf), two.p - pair * x.p, apart.p - pair * x.apart)
+        scatter = (one.slope_q - square, two.slope_p - pair, apart.slope_p - pair)
         back = LinearMap(scatter[0], 0.0, 0.0, *scatter[1:]) if x.atoms.places is None else Factors(*scatter)
         x.atoms.remainders.append(Remainder(x, atom, back))
         made = x.times(one.slope, one.slope, normed=False) + single(x.atoms, atom)
         made.spread = x.spread * one.growth**2
         return made
 
-    def _of_two(self, variance: Entry, covariance: Entry, slopes: Entry) -> "_Pair":
+    def _of_two(self, variance: Entry, covariance: Entry, slopes: Entry) -> _SquashedPair:
         """Both functions are odd: of independent features nothing is left but the product of mean slopes."""
-        if vanishes(covariance):
-            return _Pair(0.0, slopes)
-        return _Pair(*self.squash.two(variance, covariance))
+        return _SquashedPair(0.0, slopes) if vanishes(covariance) else self.squash.two(variance, covariance)
 
 
 def _refuse_bent(x: Moments) -> None:
@@ -175,8 +171,3 @@ def _refuse_bent(x: Moments) -> None:
             f"{MOST:g} features are not Gaussian, as theory takes them for dyt and derf: this placement can be "
             "predicted with layer-norm or rms-norm"
         )
-
-
-class _Pair(NamedTuple):
-    value: Entry
-    slope: Entry

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,42 +69,30 @@ class MomentEnd:
     def __init__(self, norm: MomentNorms | SquashingNorms) -> None:
         self.norm = norm
 
-    def parameter(
-        self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
-    ) -> InitialNumber | InitialNumbers:
-        return first_values(initial, shape, std)
+    def parameter(self, name: str, *, initial: Initial, **spec: Any) -> InitialNumber | InitialNumbers:
+        return first_values(initial, **spec)
 
     def scheduled(self, name: str, *, initial: float) -> float:
         return initial
 
 
-@dataclass(slots=True)
-class _MomentSublayer:
+class _MomentSublayer(MomentEnd):
     """F on moments."""
 
-    site: Site
-    norm: MomentNorms | SquashingNorms
-    stack: "MomentStack"
+    def __init__(self, norm: MomentNorms | SquashingNorms, site: Site, stack: "MomentStack") -> None:
+        super().__init__(norm)
+        self.site, self.stack = site, stack
 
     def __call__(self, x: Moments, /, **inside: Callable[[Moments], Moments]) -> Moments:
         return self.stack.apply(self.site, x, inside)
 
     def parameter(
-        self,
-        name: str,
-        *,
-        initial: Initial,
-        shape: tuple[int, ...] = (),
-        std: float = 0.0,
-        shared_by_block: bool = False,
+        self, name: str, *, initial: Initial, shared_by_block: bool = False, **spec: Any
     ) -> InitialNumber | InitialNumbers:
-        value = first_values(self.stack.profiled(name, initial), shape, std)
+        value = first_values(self.stack.profiled(name, initial), **spec)
         if not self.stack.follows or not isinstance(value, InitialNumber):
             return value
         return followed(value, (name, self.site.block if shared_by_block else self.site))
-
-    def scheduled(self, name: str, *, initial: float) -> float:
-        return initial
 
 
 @dataclass(slots=True)
@@ -169,7 +157,7 @@ class MomentStack:
         state = placement.start(embedding, end)
         self._record(state)
         for sites in _sites(shape):
-            state = placement.block(state, [_MomentSublayer(site, norm, self) for site in sites])
+            state = placement.block(state, [_MomentSublayer(norm, site, self) for site in sites])
             self._record(state)
         self.last = placement.hidden(state)
         self.output = placement.finish(state, end)

@@ -7,14 +7,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ...placement import SublayerKind
+from ...placement.schemes import ATTENTION_WEIGHTS, weights_of
 from ..context import Inside, SublayerModule
-
-NAMES: dict[SublayerKind, tuple[str, ...]] = {
-    "attention": ("query", "key", "value", "output"),
-    "cross_attention": ("query", "key", "value", "output"),
-    "feed_forward": ("ffn_in", "ffn_out"),
-}
-"""The names of a sub-layer's matrices, in the order in which they are drawn."""
 
 _CALLED = {
     "query": ("query", "q_proj", "q", "wq", "to_q", "q_lin", "query_proj"),
@@ -50,26 +44,26 @@ def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) 
     else:
         named = list(_by_shape(kind, module))
     found = [(name, _matrix(name, layer)) for name, layer in named]
-    missing = [name for name in NAMES[kind] if name not in dict(found)]
-    unknown = [name for name, _ in found if name not in NAMES[kind]]
+    missing = [name for name in weights_of(kind) if name not in dict(found)]
+    unknown = [name for name, _ in found if name not in weights_of(kind)]
     if missing or unknown:
         what = f"no {', '.join(missing)}" if missing else f"{', '.join(unknown)}, which {kind} does not have"
         raise ValueError(f"the matrices of {type(module).__name__} are said to hold {what}; {_advice(kind)}")
-    return sorted(found, key=lambda one: NAMES[kind].index(one[0]))
+    return sorted(found, key=lambda one: weights_of(kind).index(one[0]))
 
 
 def _by_shape(kind: SublayerKind, module: nn.Module) -> Iterator[tuple[str, _Layer]]:
     heads = [m for m in module.modules() if isinstance(m, nn.MultiheadAttention)]
     linears = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
     if kind == "feed_forward":
-        named: list[tuple[str, _Layer]] = list(zip(NAMES[kind], (linear for _, linear in linears), strict=False))
+        named: list[tuple[str, _Layer]] = list(zip(weights_of(kind), (linear for _, linear in linears), strict=False))
         told = len(linears) == 2 and not heads
     elif heads:
         named = list(_packed(heads[0]))
         told = len(heads) == 1 and len(linears) == 1  # its own output projection
     else:
         named = [(called(name.rpartition(".")[2]), linear) for name, linear in linears]
-        told = sorted(name for name, _ in named) == sorted(NAMES[kind])
+        told = sorted(name for name, _ in named) == sorted(weights_of(kind))
     # Whatever else is a matrix would keep the weights that it happens to have.
     matrices = sum(parameter.numel() for parameter in module.parameters() if parameter.dim() > 1)
     if not told or sum(_matrix(name, layer).weight.numel() for name, layer in named) != matrices:
@@ -83,7 +77,7 @@ def _packed(attention: nn.MultiheadAttention) -> Iterator[tuple[str, _Layer]]:
     bias: Any = attention.in_proj_bias
     if weight is not None:
         biases = (None,) * 3 if bias is None else bias.chunk(3)
-        yield from zip(NAMES["attention"], map(_ForeignMatrix, weight.chunk(3), biases), strict=False)
+        yield from zip(ATTENTION_WEIGHTS, map(_ForeignMatrix, weight.chunk(3), biases), strict=False)
     yield "output", attention.out_proj
 
 
@@ -104,8 +98,8 @@ def _matrix(name: str, layer: _Layer) -> _ForeignMatrix:
 def _advice(kind: SublayerKind) -> str:
     return (
         f"say it by a method `matrices()` of the module, or by `matrices=` of place: pairs of a name "
-        f"({', '.join(NAMES[kind])}) and a linear layer or a weight (out, in); several may share a name. Or keep the "
-        'weights as they are with initialisation="keep"'
+        f"({', '.join(weights_of(kind))}) and a linear layer or a weight (out, in); several may share a name. Or keep "
+        'the weights as they are with initialisation="keep"'
     )
 
 

@@ -4,7 +4,7 @@ None can train by mistake without what its placement asks of training.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict, Unpack
 
 import torch
@@ -50,11 +50,14 @@ def placement_class(placement: PlacementName) -> type[Placement]:
     return named(placement) if isinstance(placement, str) else placement
 
 
-def made_stack(placement: PlacementName, shape: StackShape, **options: Unpack[StackOptions]) -> Stack:
-    """A stack with its initial weights. Raises ValueError for options that do not go together.
+def made_stack(
+    placement: PlacementName, sizes: StackShape, ffn_width: int | None, **options: Unpack[StackOptions]
+) -> Stack:
+    """A stack with its initial weights, 4 · width wide inside where nobody says. Raises ValueError for a bad option.
 
     No other number is drawn from torch's generator than these weights, in the order of the forward pass.
     """
+    shape = replace(sizes, ffn_width=ffn_width or 4 * sizes.width)
     values: dict[str, Any] = {"initialisation": "as-placement", **options}
     initialisation = values.pop("initialisation")
     _check(shape, initialisation, values)

@@ -1,6 +1,7 @@
 """An encoder, a decoder and a whole Transformer under any placement, on ordinary (batch, time, width) tensors."""
 
 # B = sentences, T = longest sentence, S = longest source sentence, D = width
+from dataclasses import replace
 from typing import Unpack
 
 from torch import Tensor
@@ -33,11 +34,8 @@ class Encoder(Placed):
         **options: Unpack[StackOptions],
     ) -> None:
         super().__init__()
-        shape = StackShape(
-            kind="encoder", width=width, ffn_width=ffn_width or 4 * width, heads=heads, encoder_blocks=blocks
-        )
-        self.width = width
-        self.stack = made_stack(placement, shape, **options)
+        self.width, sizes = width, StackShape(kind="encoder", width=width, heads=heads, encoder_blocks=blocks)
+        self.stack = made_stack(placement, sizes, ffn_width, **options)
         self.watch()
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None, causal: bool = False) -> Tensor:
@@ -72,16 +70,9 @@ class Decoder(Placed):
         **options: Unpack[StackOptions],
     ) -> None:
         super().__init__()
-        shape = StackShape(
-            kind="decoder",
-            width=width,
-            ffn_width=ffn_width or 4 * width,
-            heads=heads,
-            encoder_blocks=encoder_blocks,
-            decoder_blocks=blocks,
-        )
-        self.width = width
-        self.stack = made_stack(placement, shape, **options)
+        blocks_of = {"encoder_blocks": encoder_blocks, "decoder_blocks": blocks}
+        self.width, sizes = width, StackShape(kind="decoder", width=width, heads=heads, **blocks_of)
+        self.stack = made_stack(placement, sizes, ffn_width, **options)
         self.watch()
 
     def forward(
@@ -121,22 +112,10 @@ class Transformer(Placed):
         **options: Unpack[StackOptions],
     ) -> None:
         super().__init__()
-        encoder, decoder = (
-            StackShape(
-                kind=kind,
-                width=width,
-                ffn_width=ffn_width or 4 * width,
-                heads=heads,
-                encoder_blocks=encoder_blocks,
-                decoder_blocks=decoder_blocks,
-            )
-            for kind in ("encoder", "decoder")
-        )
-        self.width = width
-        self.encoder, self.decoder = (
-            made_stack(placement, encoder, **options),
-            made_stack(placement, decoder, **options),
-        )
+        blocks_of = {"encoder_blocks": encoder_blocks, "decoder_blocks": decoder_blocks}
+        self.width, sizes = width, StackShape(kind="encoder", width=width, heads=heads, **blocks_of)
+        self.encoder = made_stack(placement, sizes, ffn_width, **options)
+        self.decoder = made_stack(placement, replace(sizes, kind="decoder"), ffn_width, **options)
         self.watch()
 
     def forward(
