@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from normscope.theory import places as of_places, stream
-from normscope.theory.attending import attention_by_place
 from normscope.theory.kernels import kernel
 from normscope.theory.mixing import Products
 from normscope.theory.places import Places, causal, whole_of
 from normscope.theory.predict import ModelSetting, Update, predict
-from normscope.theory.sublayers import gradient_norm
+from normscope.theory.sublayers import attention, gradient_norm
 
 TOKENS, WIDTH = 7, 192
 STDS = MappingProxyType({"value_std": 1.2 * WIDTH**-0.5, "output_std": 0.8 * WIDTH**-0.5})
@@ -34,10 +33,16 @@ def products(gram: np.ndarray) -> Products:
 def map_at(x: np.ndarray, logit: float):
     """With logits of about that deviation at tokens of size 1."""
     std = math.sqrt(logit) * WIDTH**-0.5
-    return attention_by_place(
-        products(x @ x.T / WIDTH), products(x @ x.T / WIDTH), width=WIDTH, places=causal(TOKENS), keys=causal(TOKENS),
-        query_std=std, key_std=std, **STDS,
-    )  # fmt: skip
+    return attention(
+        products(x @ x.T / WIDTH),
+        products(x @ x.T / WIDTH),
+        width=WIDTH,
+        tokens=causal(TOKENS),
+        source_tokens=causal(TOKENS),
+        query_std=std,
+        key_std=std,
+        **STDS,
+    )
 
 
 def test_uniform_attention_is_an_averaging_matrix():
@@ -91,8 +96,8 @@ def test_attention_by_autograd(drawn):
     """Logits' variances rise from 0 to about a tenth along the sequence."""
     x, g = products(expected_gram(0.5)), products(expected_gram(0.1))
     std = 0.2**0.5 * WIDTH**-0.5
-    made = attention_by_place(
-        x, x, width=WIDTH, places=causal(TOKENS), keys=causal(TOKENS), query_std=std, key_std=std, **STDS
+    made = attention(
+        x, x, width=WIDTH, tokens=causal(TOKENS), source_tokens=causal(TOKENS), query_std=std, key_std=std, **STDS
     )
     mean, error = drawn["out"]
     np.testing.assert_allclose(made.output.one, mean, rtol=0.04, atol=4 * error.max())
@@ -112,8 +117,8 @@ def test_attention_by_autograd(drawn):
 def test_queries_and_keys_have_gradients_of_one_size():
     """The loss depends on the product W_Q W_Kᵀ alone, and both are drawn alike."""
     x = products(expected_gram(0.5))
-    made = attention_by_place(
-        x, x, width=WIDTH, places=causal(TOKENS), keys=causal(TOKENS), query_std=0.05, key_std=0.05, **STDS
+    made = attention(
+        x, x, width=WIDTH, tokens=causal(TOKENS), source_tokens=causal(TOKENS), query_std=0.05, key_std=0.05, **STDS
     )
     g = products(expected_gram(1.0))
     query, key = (gradient_norm(one.back(g), one.inputs, WIDTH, one.tokens, 1) for one in made.projections[1:])

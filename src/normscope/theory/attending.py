@@ -1,94 +1,92 @@
-"""Attention where each place has moments of its own: linear algebra over places of queries and places of keys."""
+"""What attention mixes, and gradients back through it: of tokens that are alike, and of places with their own moments.
+
+There it is linear algebra over places of queries and places of keys.
+"""
 
 # K = places of queries, S = places of keys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
-from .mixing import Array, Entry, Products, softmax_apart, softmax_square, squared
-from .places import RANDOM, ByPlace, Differing, Places, whole_of
-from .sublayers import NOTHING_INSIDE, Map, Projection, _InsideF, inner_scales
+from .mixing import Array, Entry, LinearMap, Mixing, Products, make, sharpened, softmax_apart, softmax_square
+from .places import ByPlace, Differing, Places, whole_of
 
 
-def attention_by_place(
-    x: Products,
-    source: Products,
-    *,
+def attending(
+    queries: int | Places,
+    keys: int | Places,
+    query: Products,
+    key: Products,
+    value: Products,
     width: int,
-    places: Places,
-    keys: Places,
-    query_std: float,
-    key_std: float,
-    value_std: float,
-    output_std: float,
-    differing: Differing = RANDOM,
-    inside: _InsideF = NOTHING_INSIDE,
-) -> Map:
-    """F(x) as `attention` has it, of queries at `places`, which see `keys`."""
-
-    def projected(read: Products, std: float, name: str, at: Places) -> tuple[Products, tuple[Entry, Entry]]:
-        into = width * std * std
-        made = read.scaled(into)
-        scales = squared(inner_scales(inside, name, width, made, places=at)[0]) if name in inside else (1.0, 1.0)
-        return _by_scales(made, scales), scales
-
-    value, value_scales = projected(source, value_std, "value", keys)
-    draws = bool(query_std and key_std)
-    query, query_scales = projected(x, query_std, "query", places) if draws else (x.scaled(0.0), (1.0, 1.0))
-    key, key_scales = projected(source, key_std, "key", keys) if draws else (source.scaled(0.0), (1.0, 1.0))
-    attending = _Attending(places, keys, query, key, value, width, differing)
-    inputs = attending.forward()
-    output_scales = (1.0, 1.0)
-    if "output" in inside:
-        output_scales = squared(inner_scales(inside, "output", width, inputs, places=places)[0])
-        inputs = _by_scales(inputs, output_scales)
-    out = width * output_std * output_std
-
-    def through(
-        back: Callable[[Products], Products], forward: Callable[[Array], Array], scales: tuple[Entry, Entry]
-    ) -> ByPlace:
-        return ByPlace(
-            lambda g: _by_scales(back(_by_scales(g, output_scales)), scales),
-            lambda changed: forward(changed * scales[1]) * output_scales[1],
-        )
-
-    to_value = through(
-        lambda g: attending.to_value(g, out), lambda changed: attending.of_values(changed, out), value_scales
-    )
-    projections: tuple[Projection, ...] = (Projection("value", to_value, source, keys, width * value_std**2),)
-    if draws:
-        to_query = through(
-            lambda g: Products(out * g.one * attending.passing.one, out * g.two * attending.passing.two),
-            lambda changed: out * changed * whole_of(attending.passing),
-            query_scales,
-        )
-        to_key = through(
-            lambda g: attending.to_key(g, query, out),
-            lambda changed: attending.of_keys(changed, query, out),
-            key_scales,
-        )
-        projections += (
-            Projection("query", to_query, x, places, width * query_std**2, True),
-            Projection("key", to_key, source, keys, width * key_std**2),
-        )
-    output = inputs.scaled(out)
-    silent = () if draws else ("query", "key")
-    spread, logits = 4 * output.one * output.one, attending.variance
-    return Map(
-        output, spread, projections, silent, "output", inputs, width, variance=logits, differing=differing.attended()
-    )
+    differing: Differing,
+) -> "_Alike | _AtPlaces":
+    """What weights of attention make of these queries, keys and values, and of gradients on their way back."""
+    if isinstance(queries, Places):
+        assert isinstance(keys, Places)
+        return _AtPlaces(queries, keys, query, key, value, width, differing)
+    assert isinstance(keys, int)
+    return _Alike(queries, keys, query, key, value, width, differing)
 
 
-def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
-    one, two = scales
-    return Products(products.one * one, products.two * two, products.apart * two)
+class _Alike:
+    """Tokens that all are alike, so many queries of so many keys."""
+
+    def __init__(
+        self, queries: int, keys: int, query: Products, key: Products, value: Products, width: int, differing: Differing
+    ) -> None:
+        self.queries, self.keys, self.query, self.value, self.differing = queries, keys, query, value, differing
+        self.common = differing.narrow / width
+        # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
+        self.apart_keys = max(0.0, key.one - key.two) * differing.wider
+        self.variance = query.one * self.apart_keys
+        self.draws = bool(self.variance)
+        self.weights = sharpened(keys, self.variance, query.two * self.apart_keys, self.common)
+
+    def forward(self) -> Products:
+        """Products of what is mixed."""
+        return self.weights.forward(self.value)
+
+    def back(self, factor: float) -> tuple[LinearMap, LinearMap, LinearMap]:
+        """From gradients at what is mixed, times the factor, to those at values, at queries and at keys.
+
+        A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are alike. A query's is
+        Σ_j of that times k_j less the keys' mean; a key's Σ_i of that times q_i, and over all keys they add up to 0.
+        Values and keys are made of the same tokens, of which m in so many directions are not orthogonal: the share
+        `common` of (Σ_j w_j (1 - w_j))² is left on average.
+        """
+        n, m, weights, wider = self.queries, self.keys, self.weights, self.differing.wider
+        to_value = gradient_at_values(weights, n, m, factor)
+        if not self.draws:
+            return to_value, _NO_MAP, _NO_MAP
+        apart_values = max(0.0, self.value.one - self.value.two) * wider * factor
+        scatter, own = self.common * (1 - weights.self_one) ** 2, 1 + self.common
+        one, two = (apart_values * (part * own + scatter) for part in (weights.apart_one, weights.apart_two))
+        to_query = LinearMap(one * self.apart_keys, 0.0, 0.0, two * self.apart_keys, 0.0)
+        own, others = n / m * one * self.query.one * wider, n * (n - 1) / m * two * self.query.two * wider
+        left = -1 / (m - 1) if m > 1 else 0.0
+        return to_value, to_query, LinearMap(own, others, own * left, others * left, 0.0)
+
+
+_NO_MAP = LinearMap(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> LinearMap:
+    """Each key's share of the gradients of all queries: the transpose of the mixing.
+
+    The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what is left of 1.
+    """
+    one, two = weights.self_one, weights.self_two
+    mine = factor * n / m
+    theirs = mine / (m - 1) if m > 1 else 0.0
+    entries = (mine * one, mine * (n - 1) * two, theirs * (1 - one), theirs * (n - 1) * (1 - two), mine * n / m)
+    return make(LinearMap, entries)
 
 
 @dataclass(frozen=True)
-class _Attending:
+class _AtPlaces:
     """Queries at some places, which see keys at others: weights that are uniform but for what logits do.
 
     Logits are Gaussian over W_Q and W_K, with the covariance of queries times that of keys. What they add to the
@@ -98,45 +96,57 @@ class _Attending:
 
     queries: Places
     keys: Places
-    logits: Products
-    """Covariance of queries, per unit of that of keys; 0 where nothing is drawn."""
+    query: Products
+    """0 where nothing is drawn."""
     key: Products
     value: Products
     width: int
-    differing: Differing = RANDOM
+    differing: Differing
 
     def forward(self) -> Products:
         """Products of what is mixed."""
         plain, far = self._values.mixed, self.keys.seen @ self.value.apart @ self.keys.seen.T
-        if not self._draws:
+        if not self.draws:
             return Products(plain.diagonal(), plain, far)
         more, grown = self._scattered(self._values), self._grown
-        one = plain.diagonal() + self.logits.one * grown.one * more.diagonal()
-        return Products(one, plain + self.logits.two * grown.two * more, far)
+        one = plain.diagonal() + self.query.one * grown.one * more.diagonal()
+        return Products(one, plain + self.query.two * grown.two * more, far)
 
-    def to_value(self, g: Products, factor: float) -> Products:
+    def back(self, factor: float) -> tuple[ByPlace, ByPlace, ByPlace]:
+        """From gradients at what is mixed, times the factor, to those at values, at queries and at keys."""
+        return (
+            ByPlace(partial(self._to_value, factor), partial(self._of_values, factor)),
+            ByPlace(
+                lambda g: Products(factor * g.one * self._passing.one, factor * g.two * self._passing.two),
+                lambda changed: factor * changed * whole_of(self._passing),
+            ),
+            ByPlace(partial(self._to_key, factor), partial(self._of_keys, factor)),
+        )
+
+    def _to_value(self, factor: float, g: Products) -> Products:
         """Gradients at what is mixed to those at values."""
         taken, grown = _taken(self.queries, self.keys), self._grown
         plain = taken.T @ self.queries.means(g.one, g.two) @ taken
         apart = taken.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ taken
-        if not self._draws:
+        if not self.draws:
             return Products(plain.diagonal(), plain, apart).scaled(factor)
-        both = Products(g.one * self.logits.one * grown.one, g.two * self.logits.two * grown.two)
+        both = Products(g.one * self.query.one * grown.one, g.two * self.query.two * grown.two)
         more = self._back(both, self._keys, self._over_queries(both, self._scattered(self._keys)))
         return Products(plain.diagonal() + more.one, plain + more.two, apart).scaled(factor)
 
-    def of_values(self, changed: Array, factor: float) -> Array:
+    def _of_values(self, factor: float, changed: Array) -> Array:
         """What changes of values make of what is mixed: of both their Gram matrix, or coefficients."""
         changes = self._seen(changed)
-        more = whole_of(self.logits) * whole_of(self._grown) * self._together(changes, self._keys)
+        more = whole_of(self.query) * whole_of(self._grown) * self._together(changes, self._keys)
         return factor * (changes.mixed + more)
 
-    def of_keys(self, changed: Array, query: Products, factor: float) -> Array:
-        return factor * whole_of(query) * whole_of(self._passed) * self._together(self._values, self._seen(changed))
+    def _of_keys(self, factor: float, changed: Array) -> Array:
+        passed = whole_of(self.query) * whole_of(self._passed)
+        return factor * passed * self._together(self._values, self._seen(changed))
 
-    def to_key(self, g: Products, query: Products, factor: float) -> Products:
-        passed, passing = self._passed, self.passing
-        both = Products(g.one * query.one, g.two * query.two)
+    def _to_key(self, factor: float, g: Products) -> Products:
+        passed, passing = self._passed, self._passing
+        both = Products(g.one * self.query.one, g.two * self.query.two)
         wide = Products(both.one * passed.one, both.two * passed.two)
         total = self._over_queries(Products(both.one * passing.one, both.two * passing.two), 1.0)
         return self._back(wide, self._values, total).scaled(factor)
@@ -211,15 +221,15 @@ class _Attending:
         shared, plain, first = _shared(self.queries, self.keys)
         gap = self._keys.gap * shared.one / np.maximum(shared.one - 1, 1)
         gaps = np.where(first, gap[:, None], gap)
-        variance = Products(self.logits.one * gap, np.clip(self.logits.two * gaps, 0.0, None))
+        variance = Products(self.query.one * gap, np.clip(self.query.two * gaps, 0.0, None))
         square = Products(softmax_square(shared.one, variance.one), softmax_square(shared.two, variance.two))
         return shared, square, plain, variance
 
     @cached_property
     def _grown(self) -> Products:
         """By how much the first order in the logits' variance falls short."""
-        if not self._draws:
-            return self.logits.scaled(0.0)
+        if not self.draws:
+            return self.query.scaled(0.0)
         _, square, plain, variance = self._sharp
         return Products(
             *(
@@ -240,7 +250,7 @@ class _Attending:
         )
 
     @cached_property
-    def passing(self) -> Products:
+    def _passing(self) -> Products:
         """Of one query and of two, what `_apart` is for the weights as they are."""
         passed, (_, square, plain, _) = self._passed, self._sharp
         together = self._values_by_keys
@@ -252,11 +262,11 @@ class _Attending:
     @property
     def variance(self) -> Entry:
         """(K,) Of a query's logits over the keys that it sees."""
-        return self._sharp[3].one if self._draws else 0.0
+        return self._sharp[3].one if self.draws else 0.0
 
     @cached_property
-    def _draws(self) -> bool:
-        return bool(self.logits.one.any())
+    def draws(self) -> bool:
+        return bool(self.query.one.any())
 
 
 def _ratio(part: Array, of: Array, least: Array | float) -> Array:

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
-from .attending import attention_by_place
 from .kernels import Activation
 from .mixing import Array, Products, vanishes
 from .moments import Atoms, Moments, single
@@ -229,30 +228,19 @@ class MomentStack:
         source = setting.memory if crosses else x.products
         if source is None:
             raise ValueError("cross-attention needs the moments of a memory")
-        keys = setting.memory_tokens if crosses else setting.tokens
-        differing = setting.memory_differing if crosses else x.differing
-        stds = {f"{name}_std": setting.weight_std(name, site) for name in ("query", "key", "value", "output")}
-        if places is None:
-            return attention(
-                x.products,
-                source,
-                width=site.stack.width,
-                tokens=setting.tokens,
-                source_tokens=keys,
-                differing=differing,
-                inside=inside,
-                **stds,
-            )
-        seen = alike(keys, places.count) if crosses else places
-        return attention_by_place(
+        keys: int | Places = setting.memory_tokens if crosses else setting.tokens
+        if places is not None:
+            keys = alike(setting.memory_tokens, places.count) if crosses else places
+            source = Products(*keys.filled(source))
+        return attention(
             x.products,
-            Products(*seen.filled(source)),
+            source,
             width=site.stack.width,
-            places=places,
-            keys=seen,
-            differing=differing,
+            tokens=self.tokens,
+            source_tokens=keys,
+            differing=setting.memory_differing if crosses else x.differing,
             inside=inside,
-            **stds,
+            **{f"{name}_std": setting.weight_std(name, site) for name in ("query", "key", "value", "output")},
         )
 
 

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .attending import attending
 from .kernels import GATED, Activation, Kernel, excess, kernel
-from .mixing import NOTHING, Entry, LinearMap, Mixing, Products, make, mean_of, outer_norm, sharpened, squared
+from .mixing import NOTHING, Entry, LinearMap, Products, make, mean_of, outer_norm, squared
 from .moments import Atoms, Moments, Unpredictable, single
-from .places import RANDOM, Differing, Factors, GradientMap, Places, gap_of
+from .places import RANDOM, ByPlace, Differing, Factors, GradientMap, Places, gap_of
 
 _InsideF = Mapping[str, Callable[[Moments], Moments]]
 NOTHING_INSIDE: _InsideF = MappingProxyType({})
@@ -141,8 +142,8 @@ def attention(
     source: Products,
     *,
     width: int,
-    tokens: int,
-    source_tokens: int,
+    tokens: int | Places,
+    source_tokens: int | Places,
     query_std: float,
     key_std: float,
     value_std: float,
@@ -151,86 +152,64 @@ def attention(
     inside: _InsideF = NOTHING_INSIDE,
 ) -> Map:
     """Softmax attention of queries made of x over keys and values made of `source`, a memory's in cross-attention."""
-    value_into = width * value_std * value_std
-    value_scale = _square_of_scale(inside, "value", width, source, value_into)
-    value = source.scaled(value_into * value_scale)
-    query_into, key_into = width * query_std * query_std, width * key_std * key_std
-    query, apart_keys, query_scale, key_scale = NOTHING, 0.0, 1.0, 1.0
-    if query_into and key_into:
-        query_scale = _square_of_scale(inside, "query", width, x, query_into)
-        key_scale = _square_of_scale(inside, "key", width, source, key_into)
-        query = x.scaled(query_into * query_scale)
-        # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
-        apart_keys = max(0.0, (source.one - source.two) * differing.wider * key_into * key_scale)
-    logits = query.one * apart_keys
-    weights = sharpened(source_tokens, logits, query.two * apart_keys, differing.narrow / width)
-    inputs = weights.forward(value)
-    output_scale = _square_of_scale(inside, "output", width, inputs, 1.0)
-    if output_scale != 1.0:
-        inputs = inputs.scaled(output_scale)
+
+    def scaled(made: Products, place: str, at: int | Places) -> tuple[Products, tuple[Entry, Entry]]:
+        """By what a function within F multiplies it with."""
+        if place not in inside:
+            return made, _UNSCALED
+        scale, _ = inner_scales(inside, place, width, made, places=at if isinstance(at, Places) else None)
+        return _by_scales(made, squared(scale)), squared(scale)
+
+    def projected(read: Products, std: float, place: str, at: int | Places) -> tuple[Products, tuple[Entry, Entry]]:
+        return scaled(read.scaled(width * std * std), place, at)
+
+    value, value_scales = projected(source, value_std, "value", source_tokens)
+    query, query_scales, key, key_scales = x.scaled(0.0), _UNSCALED, source.scaled(0.0), _UNSCALED
+    if query_std and key_std:
+        query, query_scales = projected(x, query_std, "query", tokens)
+        key, key_scales = projected(source, key_std, "key", source_tokens)
+    weights = attending(tokens, source_tokens, query, key, value, width, differing)
+    inputs, output_scales = scaled(weights.forward(), "output", tokens)
     out = width * output_std * output_std
-    back = out * output_scale
-    at_values = _gradient_at_values(weights, tokens, source_tokens, back * value_scale)
+    to_value, to_query, to_key = weights.back(out)
+    at_values = _between(output_scales, to_value, value_scales)
     projections: tuple[Projection, ...] = (
-        make(Projection, ("value", at_values, source, source_tokens, value_into, False)),
+        make(Projection, ("value", at_values, source, source_tokens, width * value_std * value_std, False)),
     )
-    silent: tuple[str, ...] = ("query", "key")
-    if apart_keys and query.one:
-        apart_values = max(0.0, value.one - value.two) * differing.wider * back
-        to_query, to_key = _gradients_at_logits(
-            weights, tokens, source_tokens, apart_values, query, apart_keys, differing.narrow / width
+    if weights.draws:
+        at_queries, at_keys = (
+            _between(output_scales, to_query, query_scales),
+            _between(output_scales, to_key, key_scales),
         )
         projections += (
-            Projection("query", _times(to_query, query_scale), x, tokens, query_into, True),
-            Projection("key", _times(to_key, key_scale * differing.wider), source, source_tokens, key_into),
+            make(Projection, ("query", at_queries, x, tokens, width * query_std * query_std, True)),
+            make(Projection, ("key", at_keys, source, source_tokens, width * key_std * key_std, False)),
         )
-        silent = ()
+    silent = () if weights.draws else ("query", "key")
     output = inputs.scaled(out)
     # Two random matrices: values' and the last.
-    spread = 4 * output.one * output.one
-    return make(Map, (output, spread, projections, silent, "output", inputs, width, 0.0, logits, differing.attended()))
+    spread, variance, made_of = 4 * output.one * output.one, weights.variance, differing.attended()
+    return make(Map, (output, spread, projections, silent, "output", inputs, width, 0.0, variance, made_of))
 
 
-def _square_of_scale(inside: _InsideF, place: str, width: int, read: Products, into: float) -> float:
-    """What a function within F multiplies the second moments of a projection with."""
-    if not inside or place not in inside:
-        return 1.0
-    scale: float = inner_scales(inside, place, width, read.scaled(into))[0]
-    return scale * scale
+_UNSCALED = (1.0, 1.0)
 
 
-def _times(linear: LinearMap, factor: float) -> LinearMap:
-    return linear if factor == 1.0 else LinearMap(*(entry * factor for entry in linear))
+def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
+    one, two = scales
+    return make(Products, (products.one * one, products.two * two, products.apart * two))
 
 
-def _gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> LinearMap:
-    """Each key's share of the gradients of all queries: the transpose of the mixing.
-
-    The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what is left of 1.
-    """
-    one, two = weights.self_one, weights.self_two
-    mine = factor * n / m
-    theirs = mine / (m - 1) if m > 1 else 0.0
-    entries = (mine * one, mine * (n - 1) * two, theirs * (1 - one), theirs * (n - 1) * (1 - two), mine * n / m)
-    return make(LinearMap, entries)
-
-
-def _gradients_at_logits(
-    weights: Mixing, n: int, m: int, apart_values: float, query: Products, apart_keys: float, common: float
-) -> tuple[LinearMap, LinearMap]:
-    """From gradients at F(x), of which `apart_values` has the factor, to those at queries and at keys.
-
-    A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are alike. A query's is
-    Σ_j of that times k_j less the keys' mean; a key's Σ_i of that times q_i, and over all keys they add up to 0.
-    Values and keys are made of the same tokens, of which m in so many directions are not orthogonal: the share
-    `common` of (Σ_j w_j (1 - w_j))² is left on average.
-    """
-    scatter, own = common * (1 - weights.self_one) ** 2, 1 + common
-    one, two = (apart_values * (part * own + scatter) for part in (weights.apart_one, weights.apart_two))
-    to_query = LinearMap(one * apart_keys, 0.0, 0.0, two * apart_keys, 0.0)
-    own, others = n / m * one * query.one, n * (n - 1) / m * two * query.two
-    left = -1 / (m - 1) if m > 1 else 0.0
-    return to_query, LinearMap(own, others, own * left, others * left, 0.0)
+def _between(before: tuple[Entry, Entry], back: GradientMap, after: tuple[Entry, Entry]) -> GradientMap:
+    """Gradients scaled, through a map, and scaled again."""
+    if before is after is _UNSCALED:
+        return back
+    if isinstance(back, LinearMap):
+        return LinearMap(*(entry * before[0] * after[0] for entry in back))
+    return ByPlace(
+        lambda g: _by_scales(back(_by_scales(g, before)), after),
+        lambda changed: back.forward(changed * after[1]) * before[1],
+    )
 
 
 def inner_scales(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from normscope.theory.attending import gradient_at_values
 from normscope.theory.change.tokens import (
     Alike,
     Whole,
@@ -18,7 +19,6 @@ from normscope.theory.change.tokens import (
     trace,
 )
 from normscope.theory.mixing import LinearMap, uniform
-from normscope.theory.sublayers import _gradient_at_values
 
 TOKENS = 5
 entries = st.floats(-3, 3).map(lambda x: round(x, 3))
@@ -67,7 +67,7 @@ def test_forward_is_the_adjoint(gradient, change, map_):
 
 
 def test_attention_forward_mixes_changes_as_it_mixes_values():
-    back = _gradient_at_values(uniform(TOKENS), TOKENS, TOKENS, 1.0)
+    back = gradient_at_values(uniform(TOKENS), TOKENS, TOKENS, 1.0)
     change = Alike(2.0, 0.7)
     mixing = np.full((TOKENS, TOKENS), 1 / TOKENS)
     near(mapped(adjoint(back, TOKENS), change), mixing @ whole(change) @ mixing.T)
