@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_750,
-    "lines of normscope": 55_639,
+    "lines": 68_630,
+    "lines of normscope": 55_519,
     "files": 401,
     "import lines, %": 5.98,
     "public nouns": 524,

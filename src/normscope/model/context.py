@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from .layout import Layout, PaddedLayout
 
@@ -83,8 +82,8 @@ class Cache:
         needed = self.filled + rows
         size = places if needed * 3 <= places * 2 else needed * 2
         order_BRS = order_BS[:, None].expand(-1, self.seen_BRS.shape[1], -1)
-        seen = functional.pad(self.seen_BRS.gather(2, order_BRS), (0, size - self.filled))
-        self.position_BS = functional.pad(self.position_BS.gather(1, order_BS), (0, size - self.filled))
+        seen = nn.functional.pad(self.seen_BRS.gather(2, order_BRS), (0, size - self.filled))
+        self.position_BS = nn.functional.pad(self.position_BS.gather(1, order_BS), (0, size - self.filled))
         for owner, pools in self.own.items():
             self.own[owner] = _moved(pools[0], order_BS, size), _moved(pools[1], order_BS, size)
         self.seen_BRS = seen

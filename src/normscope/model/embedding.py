@@ -6,11 +6,9 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ..placement import Placement
-from ..placement.schemes import Scheme
-from .initialisation import Drawable, draw_bert, fill
+from .initialisation import Drawable, Scheme, draw_bert, fill
 from .layout import PositionEncoding
 
 # V = vocabulary, D = width
@@ -94,7 +92,7 @@ class Embedding(Table):
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """tokens_N: int64 ids; positions_N: int64 from 0, all below `longest`. Returns (N, D)."""
-        rows: Tensor = self.placement.input_rows(functional.embedding(tokens_N, self.weight, padding_idx=PAD))
+        rows: Tensor = self.placement.input_rows(nn.functional.embedding(tokens_N, self.weight, padding_idx=PAD))
         return rows if self.sinusoids is None else rows + self.sinusoids(positions_N, longest)
 
     def draw(self, scheme: Scheme) -> None:
@@ -146,14 +144,14 @@ class TextEmbedding(Table):
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor | None = None) -> Tensor:
         """int64 ids of tokens, positions from 0 and segments from 0 -> (N, D). Segments left out are all 0."""
-        embedded = self.placement.table_rows(functional.embedding(tokens_N, self.weight))
+        embedded = self.placement.table_rows(nn.functional.embedding(tokens_N, self.weight))
         if self.scale != 1.0:
             embedded = embedded * self.scale
         if self.positions is not None:
-            embedded = embedded + functional.embedding(positions_N, self.positions)
+            embedded = embedded + nn.functional.embedding(positions_N, self.positions)
         if self.sinusoids is not None:
             embedded = embedded + self.sinusoids(positions_N, int(positions_N.max()) + 1)
         if self.segments is not None:
             segments_N = torch.zeros_like(tokens_N) if segments_N is None else segments_N
-            embedded = embedded + functional.embedding(segments_N, self.segments)
+            embedded = embedded + nn.functional.embedding(segments_N, self.segments)
         return self.norm(embedded)  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..placement import Placement
-from ..placement.schemes import BERT, SCHEMES as SCHEMES, Draw, Scheme
+from ..placement.schemes import BERT, SCHEMES as SCHEMES, Draw as Draw, Scheme as Scheme
 
 
 class Drawable(nn.Module):

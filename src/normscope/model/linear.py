@@ -17,10 +17,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
-from ..placement.schemes import Scheme
-from .initialisation import Drawable, draw_bert
+from .initialisation import Drawable, Scheme, draw_bert
 
 # N = rows, K = what is summed over, M = columns, D = width
 
@@ -211,7 +209,7 @@ class Dropout(nn.Module):
         if not self.training or self.rate == 0:
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
-            return functional.dropout(x, self.rate)
+            return nn.functional.dropout(x, self.rate)
         return _masked_scale(x, round(self.rate * _LEVELS))
 
     def extra_repr(self) -> str:

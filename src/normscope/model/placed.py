@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ..placement import operations
 from ..placement.base import SQUASHING_SLOPE
-from ..placement.schemes import Scheme
 from ..placement.symbol import ParameterSpec
-from .initialisation import Drawable
+from .initialisation import Drawable, Scheme
 
 # N = tokens, D = width, R = rows of a weight
 
@@ -36,7 +34,7 @@ class ScaleNorm(nn.Module):
         self.weight = nn.Parameter(torch.tensor(float(width) ** 0.5))
 
     def forward(self, x: Tensor) -> Tensor:
-        normed: Tensor = self.weight * functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
+        normed: Tensor = self.weight * nn.functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
         return normed
 
 

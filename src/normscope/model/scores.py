@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 # B = sentences, H = heads, T / S = longest query / key sentence, K = width per head
@@ -24,7 +23,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, causa
     """
 
     def attended() -> Tensor:
-        return functional.scaled_dot_product_attention(
+        return nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
         )
 
@@ -54,7 +53,7 @@ def attend_few(
     if keep is not None:
         scores = scores.masked_fill(~keep, -torch.inf) if keep.dtype == torch.bool else scores + keep
     weights = scores.softmax(-1)
-    mixed: Tensor = (functional.dropout(weights, dropout) if dropout else weights) @ value
+    mixed: Tensor = (nn.functional.dropout(weights, dropout) if dropout else weights) @ value
     return mixed
 
 

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ..placement import named
 from ..placement.reading import read_head
@@ -88,7 +87,7 @@ class MaskedEncoder(nn.Module):
 
     def predict(self, hidden_MD: Tensor) -> Tensor:
         """Hidden states of masked tokens -> what meets the output rows, (M, D)."""
-        return self.transform_norm(functional.gelu(self.transform(hidden_MD)))  # type: ignore[no-any-return]
+        return self.transform_norm(nn.functional.gelu(self.transform(hidden_MD)))  # type: ignore[no-any-return]
 
     def output_rows(self) -> Tensor:
         """The rows (V, D) of the tied output projection, as the placement uses them there."""

@@ -13,11 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from ..placement import Placement, Site, SublayerKind
 from ..placement.base import State
 from ..placement.reading import read
-from ..placement.schemes import Draw, Scheme
 from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
 from ..settings.tables import check_choice, check_choices
 from .context import Context, Inside, SublayerModule
-from .initialisation import Drawable, fill, initialise
+from .initialisation import Draw, Drawable, Scheme, fill, initialise
 from .layout import AttentionConfig, PositionEncoding
 from .linear import Dropout
 from .placed import NORMS, NormGroup, PlacedParameters, Schedules

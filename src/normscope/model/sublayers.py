@@ -5,7 +5,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ..placement import Site
 from .context import Context, Inside, SublayerModule, as_factor
@@ -158,17 +157,17 @@ class Attention(SublayerModule):
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
-    "gelu": functional.gelu,
-    "gelu-tanh": partial(functional.gelu, approximate="tanh"),
+    "gelu": nn.functional.gelu,
+    "gelu-tanh": partial(nn.functional.gelu, approximate="tanh"),
 }
 """relu: Vaswani et al. 2017; gelu: Hendrycks & Gimpel 2016, as BERT has it; gelu-tanh: its approximation, as GPT-2 has
 it. What is given to one may be overwritten."""
 
 
 GATED: dict[str, Callable[[Tensor], Tensor]] = {
-    "swiglu": functional.silu,
-    "geglu": functional.gelu,
-    "geglu-tanh": partial(functional.gelu, approximate="tanh"),
+    "swiglu": nn.functional.silu,
+    "geglu": nn.functional.gelu,
+    "geglu-tanh": partial(nn.functional.gelu, approximate="tanh"),
 }
 """The curve of the gate (Shazeer 2020, section 2); Llama and most decoders since have swiglu, Gemma geglu-tanh."""
 
