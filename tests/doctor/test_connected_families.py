@@ -32,8 +32,8 @@ def test_every_sub_layer_is_shown_as_it_is_computed(family):
         for name, parameter in model.named_parameters():
             if "hc" in name or "hyper" in name:
                 parameter += 0.1 * torch.randn_like(parameter)
-    drawn = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
-    graph, (stream,) = streams_in(model, drawn.inputs)
+    inputs, _ = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
+    graph, (stream,) = streams_in(model, inputs)
     (stack,) = as_stacks([stream])
     assert (stack.blocks, stack.streams, stack.width, stack.streams_start_equal) == (BLOCKS, 4, WIDTH, True)
     assert len(stack.sublayers) == 2 * BLOCKS

@@ -38,7 +38,7 @@ BY_SOURCE = {
 def test_nothing_else_is_wrong_with_them(family):
     torch.manual_seed(0)
     model = small_model(family)
-    drawn = sample(model, tokens=8, sequences=2, generator=torch.Generator().manual_seed(0))
-    diagnosis = normscope.diagnose(model, drawn.inputs, loss=drawn.loss, advise=False)
+    inputs, loss = sample(model, tokens=8, sequences=2, generator=torch.Generator().manual_seed(0))
+    diagnosis = normscope.diagnose(model, inputs, loss=loss, advise=False)
     assert [finding.id for finding in diagnosis.findings if finding.severity != "info"] == BY_SOURCE.get(family, [])
     assert diagnosis.to_json()["stacks"]

@@ -27,8 +27,8 @@ SURE = {
 def test_every_sub_layer_is_named_or_shown_as_it_is_computed(family):
     torch.manual_seed(0)
     model = small_model(family)
-    drawn = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
-    graph, streams = streams_in(model, drawn.inputs)
+    inputs, _ = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
+    graph, streams = streams_in(model, inputs)
     stacks = as_stacks(streams)
     (main,) = [stack for stack in stacks if stack.blocks == BLOCKS]
     assert len(main.sublayers) == 2 * BLOCKS
@@ -41,8 +41,8 @@ def test_convolutions_and_means_of_normed_values_are_part_of_inkling_2():
     """Its keys, values and outputs pass short convolutions with a skip of their own, which are no sub-layers."""
     torch.manual_seed(0)
     model = small_model("inkling2_text")
-    drawn = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
-    _, streams = streams_in(model, drawn.inputs)
+    inputs, _ = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
+    _, streams = streams_in(model, inputs)
     (stack,) = as_stacks(streams)
     second = str(stack.sublayers[1].formula)
     assert second.startswith("v2 = ")

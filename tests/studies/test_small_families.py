@@ -31,8 +31,8 @@ SAMPLED = (
 def test_a_family_as_its_authors_meant_it_has_no_error(family):
     torch.manual_seed(0)
     model = small_model(family)
-    drawn = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
-    found = diagnose(model, drawn.inputs, loss=drawn.loss, advise=False)
+    inputs, loss = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
+    found = diagnose(model, inputs, loss=loss, advise=False)
     assert [finding for finding in found.findings if finding.severity == "error"] == []
 
 

@@ -107,7 +107,7 @@ def from_folder(folder: Path, changes: Mapping[str, Any]) -> Built:
         key = next(iter(changes))
         raise UserError(f"--set {key}: {folder} is a checkpoint, whose configuration is fixed; give its config.json")
     config = _read_config(folder / "config.json", {})
-    model_class = _architecture(config) or _best_class(config)
+    model_class = _architecture(config) or classes_of(config)[0]
     _refuse_too_large(model_class, config)
     try:
         model, info = model_class.from_pretrained(
@@ -227,10 +227,6 @@ def _architecture(config: Any) -> Any:
     return None
 
 
-def _best_class(config: Any) -> Any:
-    return classes_of(config)[0]
-
-
 def classes_of(config: Any) -> list[Any]:
     """The classes of models that a configuration builds, the best first. Raises UserError where there is none."""
     from transformers.models.auto import modeling_auto
@@ -271,7 +267,7 @@ def _parts(config: Any) -> list[Any]:
 
 def build(model_class: Any, config: Any) -> nn.Module:
     """The model with initial weights, of that class, or of the family's first one with a loss. Raises UserError."""
-    chosen = model_class or _best_class(config)
+    chosen = model_class or classes_of(config)[0]
     if torch.get_default_device().type != "meta":
         _refuse_too_large(chosen, config)
     try:

@@ -5,7 +5,6 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,16 +32,10 @@ _FALLBACK_IMAGE = 224
 _STANDS_FOR = re.compile(r"(image|video|audio|speech)_token_(id|index)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    inputs: dict[str, Any]
-    """Keyword arguments of forward."""
-    loss: Callable[[Any], Tensor] | None
-    """Output -> mean loss per label in nats, of CTC per frame; None for a model without a head that is known."""
-
-
-def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> Sample:
-    """Inputs on the model's device and in its precision.
+def sample(
+    model: Any, *, tokens: int, sequences: int, generator: Generator
+) -> tuple[dict[str, Any], Callable[[Any], Tensor] | None]:
+    """Inputs by keyword, on the model's device and in its precision, and its loss as `loss_with_labels` has it.
 
     Text is uniformly random ids without special ones, with no mask, as nothing is padded. Labels: the ids themselves
     for causal models, which shift them; random ones for the decoder's side and for classes; for masked language models
@@ -59,11 +52,11 @@ def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> 
         ) from error
     device, dtype = _place(model)
     inputs = {name: value.to(device, dtype if value.is_floating_point() else None) for name, value in inputs.items()}
-    return Sample(inputs=inputs, loss=loss_with_labels(model, inputs))
+    return inputs, loss_with_labels(model, inputs)
 
 
 def loss_with_labels(model: Any, inputs: Mapping[str, Any]) -> Callable[[Any], Tensor] | None:
-    """What a model's own loss is, where `inputs` have labels for it.
+    """Output -> a model's own loss, the mean per label in nats, where `inputs` have labels for it.
 
     Of CTC: per frame, as each of them is asked for an entry; only so is it comparable with the vocabulary's size.
     """

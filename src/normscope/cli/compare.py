@@ -206,7 +206,13 @@ def _rounded(value: float, kind: Callable[[str], _Number]) -> _Number:
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:
-    return None if text is None else shared.listed(text, kind, option)
+    """The values that commas separate; None of None. Raises UserError naming the option."""
+    if text is None:
+        return None
+    try:
+        return [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
 
 
 def _placement_and_warmup(text: str) -> tuple[str, int]:

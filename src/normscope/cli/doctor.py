@@ -85,12 +85,8 @@ def doctor(
             f"--annotate {annotate}: choose one of {', '.join(_FORMS)}, for a TARGET, and without --json -, which has "
             "the output to itself"
         )
-    for option, given, least in (
-        ("--tokens", tokens, 2),
-        ("--sequences", sequences, 1),
-        ("--seed", seed, 0),
-    ):
-        if given is not None and given < least:
+    for option, given, least in (("--tokens", tokens, 2), ("--sequences", sequences, 1), ("--seed", seed, 0)):
+        if given < least:
             raise UserError(f"{option} must be at least {least}, got {given}")
     drawn = card and card.with_suffix(".svg")
     if card is not None and card == drawn:
@@ -213,9 +209,10 @@ def _known_optimizer(optimizer: str | None) -> str | None:
     from ..optim import OPTIMIZERS
     from ..settings.tables import spelled
 
-    if optimizer is not None and spelled(optimizer, OPTIMIZERS) not in OPTIMIZERS:
+    known = optimizer and spelled(optimizer, OPTIMIZERS)
+    if known is not None and known not in OPTIMIZERS:
         raise UserError(f"--optimizer {optimizer}: choose one of {', '.join(OPTIMIZERS)}")
-    return optimizer and spelled(optimizer, OPTIMIZERS)
+    return known
 
 
 def _silenced(given: list[str]) -> tuple[str, ...]:

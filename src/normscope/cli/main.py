@@ -11,7 +11,7 @@ from .. import __version__
 from ..errors import UserError, not_installed
 from ..processes.surroundings import hold_lifeline
 from .console import say, show_what_the_terminal_has, tell
-from .shared import Verbs
+from .shared import WholeLines
 
 _HOMES = {
     "demo": "compare.demo",
@@ -41,7 +41,7 @@ def command_line(verb: str = "") -> typer.Typer:
     """
     app = typer.Typer(
         name="normscope",
-        cls=Verbs,
+        cls=WholeLines,
         pretty_exceptions_enable=False,
         context_settings={"max_content_width": 120},
         rich_markup_mode=None,

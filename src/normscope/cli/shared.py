@@ -152,14 +152,6 @@ def resumable() -> Iterator[None]:
         raise typer.Exit(stop.exit_code) from None
 
 
-def listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
-    """Return the values that commas separate. Raises UserError naming the option."""
-    try:
-        return [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
-
-
 def amount(text: str | float) -> float:
     """A number as people write large ones: 5B, 300M, 1.5e9. Raises UserError."""
     units = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
@@ -224,25 +216,15 @@ VERBS = {
 
 
 class WholeLines(TyperGroup):
-    """A list of verbs whose first sentences are wrapped and not cut."""
+    """A list of verbs whose first sentences are wrapped and not cut; those of `normscope` itself stand in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs, each with the first sentence of its help."""
         shown = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
-        for title, names in self.sections(shown).items():
+        sections = VERBS if ctx.parent is None else {"Verbs": shown}
+        for title, names in sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name, _first_sentence(self.commands[name].help or "")) for name in names])
-
-    def sections(self, shown: list[str]) -> dict[str, list[str]]:
-        """Headings with the verbs below them."""
-        return {"Verbs": shown}
-
-
-class Verbs(WholeLines):
-    """The verbs of `normscope` itself."""
-
-    def sections(self, shown: list[str]) -> dict[str, list[str]]:
-        return {title: list(names) for title, names in VERBS.items()}
 
 
 def _first_sentence(text: str) -> str:

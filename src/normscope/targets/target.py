@@ -91,8 +91,7 @@ def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | N
     if hugging_face.is_model(model):
         # Drawn where the generator is, and then put where the model is, which may be without weights.
         with torch.device("cpu"):
-            sample = hugging_face_inputs.sample(model, generator=generator, **sizes)
-        return sample.inputs, sample.loss
+            return hugging_face_inputs.sample(model, generator=generator, **sizes)
     if x_transformers.is_model(model):
         return x_transformers.sample(model, generator=generator, **sizes)
     if isinstance(model, EncoderDecoder):

@@ -13,7 +13,6 @@ import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -24,7 +23,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from normscope.adapters.hugging_face import wanted_placement
-from normscope.adapters.hugging_face_inputs import Sample, sample
+from normscope.adapters.hugging_face_inputs import sample
 from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.errors import UserError, in_one_line
 
@@ -102,8 +101,8 @@ def looked_at(*, family: str, tokens: int, sequences: int, largest: int, seed: i
             return {"stage": "too large", **facts}
         generator = torch.Generator().manual_seed(seed)
         try:
-            drawn: Sample | _Other = (
-                _Other(inputs=_other_inputs(family, tokens, sequences, generator))
+            inputs, loss = (
+                (_other_inputs(family, tokens, sequences, generator), None)
                 if family in other_models()
                 else sample(model, tokens=tokens, sequences=sequences, generator=generator)
             )
@@ -112,7 +111,7 @@ def looked_at(*, family: str, tokens: int, sequences: int, largest: int, seed: i
         config = getattr(model, "config", None)
         placement = None if config is None else wanted_placement(config)
         try:
-            found = diagnose(model, drawn.inputs, loss=drawn.loss, advise=False, wanted_placement=placement)
+            found = diagnose(model, inputs, loss=loss, advise=False, wanted_placement=placement)
         except ValueError as error:
             return {"stage": "refused", "why": _short(error), **facts}
         except Exception as error:
@@ -159,14 +158,6 @@ def import_packages() -> None:
 def _named(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Other:
-    """Inputs of a model beside those of transformers."""
-
-    inputs: tuple[Tensor, ...]
-    loss: None = None
 
 
 _WIDTH, _VOCABULARY = 32, 96
