@@ -37,8 +37,17 @@ def results(page: contents.ComparisonPage) -> dict[str, Any]:
         "conclusion": list(page.conclusion),
         "chance_nll_nats": page.unigram_loss_nats,
         "arms": [_configuration_data(configuration) for configuration in page.configurations],
-        "validation": [_curve_data(curve) for curve in page.valid_curves],
-        "learning_rate_sensitivity": _sensitivity_data(page),
+        "validation": [
+            {**_name_data(one.name), "updates": list(one.updates), "seeds_values": _plain(one.seeds_values)}
+            for one in page.valid_curves
+        ],
+        # Final losses over the rate, and the sensitivity to it over the rates that all configurations have.
+        "learning_rate_sensitivity": {
+            "source": "Wortsman et al. 2023, arXiv:2309.14322",
+            "unit": "nats per target token",
+            "rates": list(page.shared_lrs),
+            "arms": [_rate_curve_data(curve) for curve in page.rate_curves],
+        },
         "gradient_norm_at_update_0": [_profile_data(profile) for profile in page.gradient_profiles],
         "what": dict(page.what),
         "formulas": dict(page.formulas),
@@ -61,30 +70,15 @@ def _configuration_data(configuration: contents.ComparedConfiguration) -> dict[s
     }
 
 
-def _curve_data(curve: contents.RunCurve) -> dict[str, Any]:
-    return _name_data(curve.name) | {"updates": list(curve.updates), "seeds_values": _plain(curve.seeds_values)}
-
-
-def _sensitivity_data(page: contents.ComparisonPage) -> dict[str, Any]:
-    """Final losses over the rate, in nats per target token, and the sensitivity to it over the rates that all have."""
-    return {
-        "source": "Wortsman et al. 2023, arXiv:2309.14322",
-        "unit": "nats per target token",
-        "rates": list(page.shared_lrs),
-        "arms": [_rate_curve_data(curve) for curve in page.rate_curves],
-    }
-
-
 def _rate_curve_data(curve: contents.RateCurve) -> dict[str, Any]:
     names = {"name": str(curve.name), "configurations": [str(name) for name in curve.configurations]}
     return {**_name_data(curve.name), **_plain(asdict(curve) | names)}
 
 
 def _profile_data(profile: contents.GradientProfile) -> dict[str, Any]:
-    blocks = [str(block) for block in profile.blocks]
     return _name_data(profile.name) | {
         "labels": [str(name) for name in profile.names],
-        "blocks": blocks,
+        "blocks": [str(block) for block in profile.blocks],
         "seeds_norms": _plain(profile.seeds_norms),
     }
 

@@ -82,7 +82,8 @@ def hold(folder: Path) -> Iterator[None]:
             handle = opened.enter_context((folder / LOCK).open("a+", encoding="utf-8"))
             _lock(handle.fileno())
         except BlockingIOError as error:
-            raise Held(_holder(folder / LOCK)) from error
+            pid, host, since = _holder(folder)
+            raise Held(f" ({pid} on {host}, since {since})" if pid else "") from error
         handle.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         handle.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
@@ -135,20 +136,18 @@ def is_held(folder: Path) -> bool:
 
 def halted(folder: Path) -> int | None:
     """The process that holds the folder where it is of this machine and a signal has halted it, as SIGSTOP does."""
+    pid, host, _ = _holder(folder)
+    try:
+        stat = Path(f"/proc/{int(pid)}/stat").read_text(encoding="utf-8") if host == socket.gethostname() else ""
+    except (OSError, ValueError):
+        return None
+    return int(pid) if stat.rpartition(")")[2].split()[:1] == ["T"] else None
+
+
+def _holder(folder: Path) -> tuple[str, str, str]:
+    """Process, host and since when, as whoever holds a folder wrote there; empty where it has not come to that yet."""
     try:
         held = json.loads((folder / LOCK).read_text(encoding="utf-8"))
-        if held["host"] != socket.gethostname():
-            return None
-        state = Path(f"/proc/{int(held['pid'])}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return str(held["pid"]), str(held["host"]), str(held["since"])
     except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return int(held["pid"]) if state == "T" else None
-
-
-def _holder(file: Path) -> str:
-    """Who holds a lock, as it wrote there; empty where it has not come to that yet."""
-    try:
-        held = json.loads(file.read_text(encoding="utf-8"))
-        return f" ({held['pid']} on {held['host']}, since {held['since']})"
-    except (OSError, ValueError, TypeError, KeyError):
-        return ""
+        return "", "", ""
