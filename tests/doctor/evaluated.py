@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from normscope.doctor.find.streams import Stream
-from normscope.doctor.trace.flow import apart
 from normscope.doctor.trace.graph import Graph
+from normscope.doctor.trace.operations import apart
 
 
 def evaluated(graph: Graph, stream: Stream) -> Tensor:

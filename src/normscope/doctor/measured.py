@@ -16,16 +16,19 @@ INNER: Mapping[str, Any] = MappingProxyType({"json": False})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedPlace:
-    """Where a sub-layer stands in a recorded pass, by the numbers of its values."""
+    """Where a sub-layer stands in a recorded pass, by the numbers of its values; terms of formulas know theirs too."""
 
     stream: int
-    """What it is added to, before any scale."""
+    """What it is added to, before any scale; of means over depth the one that it reads."""
     addend: int
     """F(x) as it is added; what `branch_square` is of but for factors of the sum."""
     sum: int
-    """The residual sum in which the two meet; of means over depth the first that F(x) goes into. The terms of the
-    sub-layer's formula, norms among them, know their numbers likewise."""
-    inputs: tuple[int, ...]
+    """The residual sum in which the two meet; of means over depth the first that F(x) goes into."""
+    addends: tuple[int, ...]
+    """All that the sum adds up."""
+    skips: tuple[int, ...]
+    """Those of the stream: that hold no branch, if there are any."""
+    inputs: tuple[int, ...] = ()
     """What F is computed from beside weights: what it reads, of other streams too, and what else comes in."""
 
 

@@ -17,9 +17,9 @@ from ..doctor.measured import SublayerMeasurements
 from ..doctor.observe.streams import mean_cosine, measured_stacks
 from ..doctor.observe.sums import with_gain
 from ..doctor.record import Stack, norm_over
-from ..doctor.trace.flow import SOFTMAX
 from ..doctor.trace.forward import Inputs, main_tensor, named_in
 from ..doctor.trace.graph import Graph
+from ..doctor.trace.operations import SOFTMAX
 from ..measure import gradient_norms
 
 _LOGITS_OF = SOFTMAX | {"_log_softmax"}

@@ -5,7 +5,6 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,31 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..doctor.trace.forward import Inputs
 from ..errors import UserError, error_line
 from ..optim import OPTIMIZERS
 from ..settings.files import OwnFile, factory_in, import_file
 from ..settings.tables import nearest
-from .target import Loss, SampleSettings
+from .target import SampleSettings
 
 _KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates")
 _ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with the keys {', '.join(_KEYS)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FactoryResult:
-    """What a factory returned."""
-
-    model: nn.Module
-    inputs: Inputs | None = None
-    loss: Loss | None = None
-    optimizer: torch.optim.Optimizer | str | None = None
-    clip_norm: float | None = None
-    warmup_updates: int | None = None
-
-
-def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> _FactoryResult:
-    """Import the function, call it, and check what it returns.
+def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> dict[str, Any]:
+    """Import the function, call it, and check what it returns: its `model`, and others of the fields of `Target`.
 
     The current folder is put on sys.path, and that of a file too, as Python does for a script. arguments: by keyword.
     Raises UserError.
@@ -49,7 +35,7 @@ def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) ->
             raise UserError(
                 f"--set {next(iter(arguments))}: {text} is a model already, and no function to call with it"
             )
-        return _FactoryResult(model=function)
+        return {"model": function}
     if not callable(function):
         raise UserError(f"{text} is of type {type(function).__name__}; it must be a function that returns {_ALLOWED}")
     _check_arguments(text, function, arguments)
@@ -130,8 +116,7 @@ def _check_arguments(text: str, function: Callable[..., Any], arguments: Mapping
         ) from error
 
 
-def _validated(text: str, returned: Any) -> _FactoryResult:
-    values: Mapping[str, Any]
+def _validated(text: str, returned: Any) -> dict[str, Any]:
     if isinstance(returned, nn.Module):
         values = {"model": returned}
     elif isinstance(returned, Mapping):
@@ -139,7 +124,7 @@ def _validated(text: str, returned: Any) -> _FactoryResult:
         if unknown or "model" not in returned:
             what = f"the unknown key {unknown[0]!r}" if unknown else "no key 'model'"
             raise UserError(f"{text} returned a mapping with {what}; its keys are {', '.join(_KEYS)}")
-        values = returned
+        values = dict(returned)
     elif isinstance(returned, tuple) and 1 <= len(returned) <= 3:
         values = dict(zip(_KEYS, returned, strict=False))
     else:
@@ -150,7 +135,7 @@ def _validated(text: str, returned: Any) -> _FactoryResult:
             continue
         if not fits(values[key]):
             raise UserError(f"{text} returned {_a(values[key])} as {key}; it must be {wanted}")
-    return _FactoryResult(**values)
+    return values
 
 
 def _are_inputs(value: Any) -> bool:

@@ -114,21 +114,16 @@ def _of_hugging_face(name: str, built: hugging_face.Built, drawing: SampleSettin
 
 def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
     made = made_by(text, read_overrides(settings), drawing)
-    on_meta = any(weight.is_meta for weight in made.model.parameters())
-    if made.inputs is None and not on_meta and brings_batches(text):
+    model, inputs, loss = made["model"], made.get("inputs"), made.get("loss")
+    on_meta = any(weight.is_meta for weight in model.parameters())
+    if inputs is None and not on_meta and brings_batches(text):
         # An experiment calls the function without arguments.
-        return _on_own_batches(text, made.model, compared="" if settings else text)
-    inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
-    return Target(
-        title=_title(made.model, text),
-        model=made.model,
-        inputs=inputs,
-        loss=made.loss or loss or own_loss(made.model, inputs),
-        optimizer=made.optimizer,
-        clip_norm=made.clip_norm,
-        warmup_updates=made.warmup_updates,
-        wanted_placement=wanted_placement(made.model),
-    )
+        return _on_own_batches(text, model, compared="" if settings else text)
+    if inputs is None:
+        inputs, of_family = sampled(model, drawing)
+        loss = loss or of_family
+    made |= {"inputs": inputs, "loss": loss or own_loss(model, inputs)}
+    return Target(title=_title(model, text), wanted_placement=wanted_placement(model), **made)
 
 
 def _on_own_batches(text: str, model: nn.Module, *, compared: str) -> Target:

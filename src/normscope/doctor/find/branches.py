@@ -5,9 +5,9 @@ from itertools import takewhile
 from typing import Literal
 
 from ...placement import SublayerKind
-from ..trace.flow import FUSED, PRODUCTS, SOFTMAX, dominators, mixes_positions, rearranged
+from ..trace.flow import mixes_positions
 from ..trace.graph import Graph
-from ..trace.operations import UNREPEATABLE, walked
+from ..trace.operations import FUSED, PRODUCTS, SOFTMAX, UNREPEATABLE, walked
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,15 +24,7 @@ class InnerPlace:
         return f"{self.name} by head" if self.by_head else self.name
 
 
-# N = tokens, D = width
-
-
-# N = tokens, D = width
-
-
 BranchKind = SublayerKind | Literal["convolution", "mixer"]
-BlockKinds = tuple[tuple[BranchKind, ...], ...]
-"""The kinds of every block's sub-layers, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +62,7 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     if not any(stream >> n & 1 for n in entries):
         region, entries = _region(graph, output, stream | others)
     own = [n for n in entries if stream >> n & 1] or entries
-    if len({rearranged(graph, n) for n in own}) == 1:
+    if len({graph.rearranged(n) for n in own}) == 1:
         own = own[:1]
     reads = [_last_light(graph, own[0], output)] if len(own) == 1 else own
     whole = region
@@ -137,25 +129,16 @@ def _computed(graph: Graph, whole: list[int], reads: list[int], memory: tuple[in
 
 def _last_light(graph: Graph, start: int, output: int) -> int:
     """The last value that everything between the stream and the branch's output passes and that is still light."""
-    inside = graph.between(start, output)
-    place = {number: n for n, number in enumerate(inside)}
-    before = dominators([[place[n] for n in graph.predecessors[number] if n in place] for number in inside])
-    at = len(inside) - 1
-    while at > 0 and not _leads_to(graph, inside[at], start):
-        at = before[at]
-    return inside[at] if at > 0 else start
+    return next((n for n in graph.passed(start, output) if _leads_to(graph, n, start)), start)
 
 
 def _leads_to(graph: Graph, number: int, target: int) -> bool:
     """Whether a value is made from the target alone by sums, scales and norms."""
     # Of several streams in one tensor, steps lead to the value whose view the target is.
-    ends = {target, rearranged(graph, target)} if graph.connections.made else {target}
+    ends = {target, graph.rearranged(target)} if graph.connections.made else {target}
 
-    def under(at: int) -> tuple[int, ...]:
-        step = None if at in ends else graph.step(at)
-        return step.sources if step else ()
-
-    return all(at in ends or (graph.step(at) is not None and at >= min(ends)) for at in walked(number, under))
+    way = walked(number, lambda at: () if at in ends else graph.sources(at))
+    return all(at in ends or (graph.step(at) is not None and at >= min(ends)) for at in way)
 
 
 def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:

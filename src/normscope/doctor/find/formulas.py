@@ -10,7 +10,7 @@ from ...placement.symbol import Symbol, number as number_symbol
 from ..trace.graph import Factor, Graph
 from ..trace.operations import Origin, walked
 from .branches import Branch, InnerPlace
-from .segments import Segment, branch_factor, norms_sum, sum_of
+from .segments import Segment, branch_factor, norms_sum, remade, sum_of
 from .terms import Term, gained, normed, scaled
 
 
@@ -39,8 +39,7 @@ class FormulaOfStream:
             return self._branches[number][1].reads
         if number in self._combinations:
             return self._combinations[number]
-        step = self._graph.step(number)
-        return step.sources if step else ()
+        return self._graph.sources(number)
 
     def _made(self, number: int) -> Term:
         arguments = tuple(self._terms[n] for n in self._arguments(number))
@@ -171,18 +170,16 @@ class Formula:
 
     def outlined(self, *, numbers: bool) -> "Formula":
         """The same with F for every sub-layer; numbers: whether the constants that multiply values stay in it."""
-        made = {id(self.segment.start): self.segment.start}
-        for term in self.segment.terms:
-            arguments = tuple(made[id(argument)] for argument in term.arguments)
-            factor = term.factor
+
+        def made(term: Term, arguments: tuple[Term, ...]) -> Term:
             if term.kind == "branch":
-                made[id(term)] = replace(term, arguments=arguments, text="F")
-            elif not numbers and term.kind == "scale" and factor and factor.is_constant and factor.value >= 0:
-                made[id(term)] = arguments[0]
-            else:
-                made[id(term)] = replace(term, arguments=arguments)
-        branches = tuple(made[id(branch)] for branch in self.segment.branches)
-        return Formula(Segment(self.segment.start, made[id(self.segment.end)], branches), made[id(self.branch)])
+                return replace(term, arguments=arguments, text="F")
+            factor = term.factor if term.kind == "scale" and not numbers else None
+            left_out = factor is not None and factor.is_constant and factor.value >= 0
+            return arguments[0] if left_out else replace(term, arguments=arguments)
+
+        segment = remade(self.segment, made)
+        return Formula(segment, segment.branches[self.segment.branches.index(self.branch)])
 
 
 def _unscaled(term: Term, start: Term) -> Term:

@@ -1,5 +1,6 @@
 """A formula in pieces, each from one value that all passes through to the next, and the sum where a branch joins in."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -145,18 +146,24 @@ def _sums(end: Term, start: Term) -> list[Term]:
     return found
 
 
-def unscaled(segment: Segment) -> Segment:
-    """The same without what multiplies branches, or norms of them, before they are added."""
+def remade(segment: Segment, made_of: Callable[[Term, tuple[Term, ...]], Term]) -> Segment:
+    """The same with another term in the place of each: what `made_of` makes of it and of its new arguments."""
     made = {id(segment.start): segment.start}
-    of_branches = {id(branch) for branch in segment.branches}
     for term in segment.terms:
-        arguments = tuple(made[id(argument)] for argument in term.arguments)
-        inner = term.arguments[0] if term.arguments else term
-        if term.kind in ("norm", "scale") and id(inner) in of_branches:
-            of_branches.add(id(term))
-        if term.kind == "scale" and id(inner) in of_branches:
-            made[id(term)] = arguments[0]
-        else:
-            made[id(term)] = replace(term, arguments=arguments)
+        made[id(term)] = made_of(term, tuple(made[id(argument)] for argument in term.arguments))
     branches = tuple(made[id(branch)] for branch in segment.branches)
     return Segment(segment.start, made[id(segment.end)], branches)
+
+
+def unscaled(segment: Segment) -> Segment:
+    """The same without what multiplies branches, or norms of them, before they are added."""
+    of_branches = {id(branch) for branch in segment.branches}
+
+    def made(term: Term, arguments: tuple[Term, ...]) -> Term:
+        if term.kind in ("norm", "scale") and id(term.arguments[0]) in of_branches:
+            of_branches.add(id(term))
+            if term.kind == "scale":
+                return arguments[0]
+        return replace(term, arguments=arguments)
+
+    return remade(segment, made)

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from ..trace.flow import SOFTMAX, apart, bits
 from ..trace.graph import Factor, Graph
 from ..trace.norms import NormFunction
-from ..trace.operations import walked
+from ..trace.operations import SOFTMAX, apart, bits, walked
 from .branches import Branch, find_branch
 from .formulas import FormulaOfStream
 from .surroundings import refined, surroundings
@@ -186,8 +185,7 @@ def _reached(graph: Graph) -> list[int]:
     """All that each value reaches back through light steps, itself among them, as bits."""
     found: list[int] = []
     for value in graph.values:
-        step = graph.step(value.number)
-        found.append(reduce(or_, (found[source] for source in step.sources) if step else (), 1 << value.number))
+        found.append(reduce(or_, (found[source] for source in graph.sources(value.number)), 1 << value.number))
     return found
 
 

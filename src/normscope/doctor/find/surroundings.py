@@ -6,9 +6,8 @@ from functools import reduce
 from operator import or_
 from typing import Any, Literal
 
-from ..trace.flow import FUSED, SOFTMAX, bits
 from ..trace.graph import Graph
-from ..trace.operations import walked
+from ..trace.operations import FUSED, SOFTMAX, bits, walked
 from .branches import Branch, BranchKind
 
 _Reader = Literal["norm", "weights", "output"]
@@ -136,20 +135,13 @@ def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:
 def _goes_around(graph: Graph, source: int, end: int) -> bool:
     """Whether a value is made from others of the stream's shape too, on ways that do not pass the stream's end."""
     shape = graph.values[end].shape
-    seen, todo = {source, end}, [source]
-    while todo:
-        at = todo.pop()
+    for at in walked(source, lambda n: [before for before in graph.predecessors[n] if before != end]):
+        value = graph.values[at]
+        alike = at != source and value.shape == shape and value.tensor.is_floating_point()
         # Learnt queries, as many as there are tokens, come from elsewhere too.
-        if any(graph.values[n].shape == shape and not graph.values[n].is_data for n in graph.values[at].inputs):
+        learnt = any(graph.values[n].shape == shape and not graph.values[n].is_data for n in value.inputs)
+        if learnt or (alike and not graph.depends(at, end)):
             return True
-        for number in graph.predecessors[at]:
-            value = graph.values[number]
-            if number in seen:
-                continue
-            if value.shape == shape and value.tensor.is_floating_point() and not graph.depends(number, end):
-                return True
-            seen.add(number)
-            todo.append(number)
     return False
 
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 from ...placement import operations
 from ...placement.base import Initial
-from ..trace.connections import ConnectionKind
 from ..trace.graph import Factor
 from ..trace.lanes import LaneWeights
 from ..trace.norms import NormFunction
@@ -21,7 +20,7 @@ from .branches import InnerPlace
 class Term:
     """A node of a formula; the same node used twice is the same object."""
 
-    kind: Literal["source", "branch", "sum", "scale", "norm", "mix", "number", "other"] | ConnectionKind
+    kind: Literal["source", "branch", "sum", "scale", "norm", "mix", "number", "other", "collapse", "connect", "expand"]
     arguments: "tuple[Term, ...]" = ()
     at: int = -1
     """Number of the value in the trace that it stands for, a norm's gain included; -1 in a placement's formula."""

@@ -7,18 +7,21 @@ from functools import cache, cached_property
 from typing import Literal
 
 from ...placement import Placement, StackShape
-from ..find.branches import BlockKinds, Branch
+from ..find.branches import Branch, BranchKind
 from ..find.formulas import Formula
 from ..find.segments import Segment, scales, unscaled
-from ..find.terms import Term
+from ..find.streams import Stream
+from ..find.terms import Term, ordered
 from ..record import Sublayer
 from .candidates import SPOKEN_OF, Candidate, candidate, candidates, lane_blocks
-from .lanes import connected
+from .lanes import connected, is_doubly_stochastic
 from .matching import matches, norms_left_out
 
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""
 
+_Blocks = Sequence[Sequence[BranchKind]]
+"""The kinds of each block's sub-layers, in order."""
 _NamedPlacement = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
 """A placement's name, those with the same formula here, and the confidence."""
 
@@ -58,10 +61,10 @@ def choose(found: Sequence[_Fit], shape: StackShape, sublayers: int, *, mixing_k
         # Of one kind of sub-layer alone, a formula that reaches across the kinds of a block says nothing of its own.
         among = [fit for fit in among if fit.candidate.placement.block is Placement.block] or among
     likely = [fit.candidate.placement for fit in among if fit.details == among[0].details]
-    likely = [p for p in likely if not any(p is not other and issubclass(p, other) for other in likely)]
+    likely = [p for p in likely if not any(_refines(p, other) for other in likely)]
     chosen = likely[0]
     # A placement that refines another one may differ from it in embeddings, which are not compared here.
-    refines = any(chosen is not other and issubclass(chosen, other) for other in equal)
+    refines = any(_refines(chosen, other) for other in equal)
     also = tuple(p.name for p in equal if p is not chosen)
     # A formula that differs from place to place is not known from a part of it.
     partly = len(found[0].matched) != sublayers and _varies(chosen, shape_with(shape, DEEP))  # type: ignore[arg-type]
@@ -69,6 +72,11 @@ def choose(found: Sequence[_Fit], shape: StackShape, sublayers: int, *, mixing_k
     unseen = not mixing_known and any(f.candidate.doubly_stochastic for f in among if f.candidate.placement is chosen)
     doubtful = len(likely) > 1 or refines or partly or unseen
     return chosen.name, also, "unsure" if doubtful else "sure"
+
+
+def _refines(placement: type[Placement], other: type[Placement]) -> bool:
+    """Whether a placement is built on another one, whose blocks it has."""
+    return placement is not other and issubclass(placement, other) and placement.block is other.block
 
 
 @cache
@@ -90,16 +98,31 @@ def shape_with(shape: StackShape, blocks: int) -> StackShape:
 class StreamFormula:
     """A stream's formula in segments, with what else is known of it."""
 
+    stream: Stream
     segments: list[Segment]
-    branches: Mapping[int, Branch]
-    """By their numbers in the formula."""
-    norm: str
-    embedding_norm: bool
-    streams: int = 1
     lanes: list[Segment] = field(default_factory=list)
     """Of several streams in one value each block with a formula for each of them."""
-    doubly_stochastic: bool | None = None
-    """Whether streams are mixed by matrices whose rows and columns sum to 1; None where that is not known."""
+
+    @cached_property
+    def branches(self) -> Mapping[int, Branch]:
+        """By their numbers in the formula."""
+        return dict(enumerate(self.stream.branches, -self.stream.before))
+
+    @cached_property
+    def norm(self) -> str:
+        """The commonest of the stream; "" without any."""
+        return commonest([name for name, _ in self.stream.norms])
+
+    @property
+    def embedding_norm(self) -> bool:
+        return self.segments[0].start.kind == "norm"
+
+    @cached_property
+    def doubly_stochastic(self) -> bool | None:
+        """Whether streams are mixed by matrices whose rows and columns sum to 1; None where that is not known."""
+        mixing = [term.weights for term in ordered(self.stream.formula) if term.kind == "connect" and term.weights]
+        found = {is_doubly_stochastic(weights) for weights in mixing}
+        return False if False in found else True if found == {True} else None
 
     @property
     def last(self) -> Segment:
@@ -147,7 +170,7 @@ class StreamFormula:
         return found
 
 
-def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list[_Fit]:
+def fits(observed: StreamFormula, shape: StackShape, blocks: _Blocks) -> list[_Fit]:
     """Every candidate that fits some sub-layer, the best first."""
     ends = observed.endings()
     found = []
@@ -160,36 +183,31 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list
         # Of a stack without any norm, a placement with norms has a part by chance, as HybridNorm x + F(x).
         if not observed.norm and each.has_norms and not any(branch.inside for branch in observed.branches.values()):
             continue
-        if observed.lanes:
-            expected = lane_blocks(each.placement, shape, kinds_of, observed.streams)  # type: ignore[arg-type]
-            fit = _fit_of_lanes(observed, each, expected)
-        else:
-            fit = _fit(observed, ends, each)
+        lanes = lane_blocks(each.placement, shape, kinds_of, observed.stream.streams) if observed.lanes else []  # type: ignore[arg-type]
+        fit = _fit(observed, ends, each, lanes)
         if fit.matched:
             found.append(fit)
     return sorted(found, key=lambda fit: fit.rank, reverse=True)
 
 
-def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate) -> _Fit:
+def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, lanes: Sequence[Segment]) -> _Fit:
+    """lanes: of several streams the candidate's blocks with a formula for each."""
     fit = _Fit(candidate=of)
-    whole, blocks = _by_branches(of.whole), _by_branches(of.blocks)
-    for segment in observed.segments[:-1]:
-        _match(fit, segment, whole)
-    # What follows the last sum may be the placement's end, a norm that is not the placement's, or nothing.
-    for stripped, end in enumerate(ends):
-        if _match(fit, end, blocks):
-            fit.ends_with_norm = bool(stripped)
-        elif not observed.ends_as_before and _match(fit, end, whole):
-            fit.ends_with_norm = True
-    fit.details = _details(observed, of, ends_with_norm=fit.ends_with_norm)
-    return fit
-
-
-def _fit_of_lanes(observed: StreamFormula, of: Candidate, blocks: Sequence[Segment]) -> _Fit:
-    fit = _Fit(candidate=of, ends_with_norm=any(ending.end.kind == "norm" for ending in observed.endings()[:-1]))
-    expected = _by_branches(blocks)
-    for segment in observed.lanes:
-        _match(fit, segment, expected)
+    if observed.lanes:
+        expected = _by_branches(lanes)
+        for segment in observed.lanes:
+            _match(fit, segment, expected)
+        fit.ends_with_norm = any(ending.end.kind == "norm" for ending in ends[:-1])
+    else:
+        whole, blocks = _by_branches(of.whole), _by_branches(of.blocks)
+        for segment in observed.segments[:-1]:
+            _match(fit, segment, whole)
+        # What follows the last sum may be the placement's end, a norm that is not the placement's, or nothing.
+        for stripped, end in enumerate(ends):
+            if _match(fit, end, blocks):
+                fit.ends_with_norm = bool(stripped)
+            elif not observed.ends_as_before and _match(fit, end, whole):
+                fit.ends_with_norm = True
     fit.details = _details(observed, of, ends_with_norm=fit.ends_with_norm)
     return fit
 
@@ -235,8 +253,29 @@ def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment
     return done
 
 
+def observed_sublayer(segment: Segment, term: Term, branch: Branch, *, shown: Segment, block: int) -> Sublayer:
+    """As it stands in its stream, before any placement is looked for. shown: the segment as its formula has it."""
+    skip, scale = scales(segment, term)
+    return Sublayer(
+        name=branch.name,
+        kind=branch.kind,
+        block=block,
+        placement="",
+        also=(),
+        confidence="unsure",
+        formula=Formula(shown, term),
+        skip_scale=skip,
+        branch_scale=scale,
+        parallel=False,
+    )
+
+
 def sublayers(
-    observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: list[_Fit], final_norm: bool
+    observed: StreamFormula,
+    shape: StackShape,
+    blocks: _Blocks,
+    found: list[_Fit],
+    final_norm: bool,
 ) -> tuple[Sublayer, ...]:
     """Every sub-layer with the placement that fits the whole stream best and fits it too.
 
@@ -258,21 +297,17 @@ def sublayers(
             if key not in chosen:
                 chosen[key] = choose(likely, shape, complete, mixing_known=known) if likely else ("", (), "unsure")
             name, also, confidence = chosen[key]
-            branch = observed.branches[term.branch]
-            skip, scale = scales(segment, term)
+            sublayer = observed_sublayer(
+                segment, term, observed.branches[term.branch], shown=shown, block=block_of[term.branch]
+            )
             made.append(
-                Sublayer(
-                    name=branch.name,
-                    kind=branch.kind,
-                    block=block_of[term.branch],
+                replace(
+                    sublayer,
                     placement=name if own else "",
                     scaled_placement="" if own else name,
                     also=also if own else (),
                     # One sub-layer alone may be part of anything.
                     confidence="unsure" if len(observed.branches) == 1 else confidence,
-                    formula=Formula(shown, term),
-                    skip_scale=skip,
-                    branch_scale=scale,
                     parallel=segment.side_by_side,
                     connection=connected(segment, term),
                 )
@@ -281,7 +316,7 @@ def sublayers(
 
 
 def _fits_but_for_scales(
-    observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: Sequence[_Fit]
+    observed: StreamFormula, shape: StackShape, blocks: _Blocks, found: Sequence[_Fit]
 ) -> list[_Fit]:
     """The candidates that fit the stream when all factors of its branches are left out.
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from ..find.segments import Segment
 from ..find.terms import Term, ordered, scaled
 from ..record import StreamConnection, StreamWeights
-from ..trace.connections import ConnectionKind
 from ..trace.graph import Factor
 from ..trace.lanes import SUMS_TO_ONE, LaneWeights
 from ..trace.operations import Origin
@@ -67,7 +66,7 @@ def _factor(weights: LaneWeights | None, *, mixing: bool = False) -> Factor:
     """One of the weights: their mean, and what they are made from."""
     if weights is None:
         return Factor(1.0)
-    mean = float("nan") if weights.values_NOI is None else float(weights.values_NOI.double().mean())
+    mean = float(weights.values_NOI.double().mean())
     doubly = is_doubly_stochastic(weights) if mixing else None
     return Factor(mean, weights.origin, weights.by_feature_NOID is not None, doubly)
 
@@ -104,13 +103,13 @@ def connected(segment: Segment, branch: Term) -> StreamConnection | None:
 
 
 def _unwritten(weights: LaneWeights) -> tuple[int, ...]:
-    if weights.values_NOI is None or weights.origin == Origin.TRAINABLE:
+    if weights.origin == Origin.TRAINABLE:
         return ()
     written = weights.values_NOI.ne(0).any(-1).any(0).tolist()
     return tuple(number for number, some in enumerate(written, 1) if not some)
 
 
-def _last(terms: list[Term], kind: ConnectionKind) -> Term | None:
+def _last(terms: list[Term], kind: str) -> Term | None:
     return next((term for term in reversed(terms) if term.kind == kind), None)
 
 

@@ -12,18 +12,16 @@ from torch.utils._pytree import tree_leaves
 from ...errors import in_one_line
 from ...measure.unchanged import looked_at
 from ...placement import StackShape
-from ..find.branches import BlockKinds, Branch, BranchKind
-from ..find.formulas import Formula
-from ..find.segments import Segment, scales, segments
+from ..find.branches import Branch, BranchKind
+from ..find.segments import Segment, segments
 from ..find.streams import Stream, find_streams
-from ..find.terms import ordered
 from ..record import Stack, Sublayer
 from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
 from ..trace.graph import Graph
 from ..trace.operations import Trace
 from ..trace.recording import recorded
-from .fitting import StreamFormula, commonest, ends_with_norm, fits, sublayers, without_end
-from .lanes import is_doubly_stochastic, written_out
+from .fitting import StreamFormula, commonest, ends_with_norm, fits, observed_sublayer, sublayers, without_end
+from .lanes import written_out
 
 SEVERAL_HEADS = 2
 _MIXING = ("attention", "convolution", "mixer")
@@ -90,18 +88,11 @@ def _pieces(stream: Stream) -> tuple[list[Segment], list[Segment]]:
     return pieces, [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
 
 
-def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
+def _stack(stream: Stream, shape: StackShape, blocks: Sequence[Sequence[BranchKind]]) -> Stack:
     pieces, inner = _pieces(stream)
-    norm = commonest([name for name, _ in stream.norms])
-    epsilons = [epsilon for name, epsilon in stream.norms if name == norm and not math.isnan(epsilon)]
-    observed = StreamFormula(
-        segments=inner,
-        branches=dict(enumerate(stream.branches, -stream.before)),
-        norm=norm,
-        embedding_norm=inner[0].start.kind == "norm",
-        doubly_stochastic=_doubly_stochastic(stream),
-    )
-    found = fits(_in_lanes(observed, stream, blocks), shape, blocks)
+    observed = StreamFormula(stream=stream, segments=inner)
+    epsilons = [epsilon for name, epsilon in stream.norms if name == observed.norm and not math.isnan(epsilon)]
+    found = fits(_in_lanes(observed, blocks), shape, blocks)
     final_norm = ends_with_norm(observed, found)
     of_blocks = sublayers(observed, shape, blocks, found, final_norm)
     early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
@@ -112,7 +103,7 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
         blocks=len(blocks),
         placement=placement,
         scaled_placement="" if placement else commonest([sub.scaled_placement for sub in of_blocks]),
-        norm=norm,
+        norm=observed.norm,
         norm_epsilon=max(epsilons, key=epsilons.count, default=None),
         final_norm=final_norm,
         embedding_norm=observed.embedding_norm,
@@ -124,49 +115,23 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
     )
 
 
-def _in_lanes(observed: StreamFormula, stream: Stream, blocks: BlockKinds) -> StreamFormula:
+def _in_lanes(observed: StreamFormula, blocks: Sequence[Sequence[BranchKind]]) -> StreamFormula:
     """With a formula for each of several streams, block by block, as placements have it."""
-    if stream.streams == 1:
+    streams = observed.stream.streams
+    if streams == 1:
         return observed
     block_of = [number for number, block in enumerate(blocks) for _ in block]
     pieces: dict[int, list[Segment]] = {}
     for piece in observed.segments:
         shown = without_end(piece, final_norm=False) if piece is observed.last else piece
         pieces.setdefault(block_of[piece.branches[0].branch], []).append(shown)
-    return replace(
-        observed, streams=stream.streams, lanes=[written_out(some, stream.streams) for some in pieces.values()]
-    )
-
-
-def _doubly_stochastic(stream: Stream) -> bool | None:
-    mixing = [term.weights for term in ordered(stream.formula) if term.kind == "connect" and term.weights]
-    found = {is_doubly_stochastic(weights) for weights in mixing}
-    if False in found:
-        return False
-    return True if found == {True} else None
+    return replace(observed, lanes=[written_out(some, streams) for some in pieces.values()])
 
 
 def _early(stream: Stream, piece: Segment) -> list[Sublayer]:
     """Branches before the first block, which no placement speaks of."""
-    found = []
-    for term in piece.branches:
-        branch = stream.branches[term.branch + stream.before]
-        skip, scale = scales(piece, term)
-        found.append(
-            Sublayer(
-                name=branch.name,
-                kind=branch.kind,
-                block=0,
-                placement="",
-                also=(),
-                confidence="unsure",
-                formula=Formula(piece, term),
-                skip_scale=skip,
-                branch_scale=scale,
-                parallel=False,
-            )
-        )
-    return found
+    branches = [(term, stream.branches[term.branch + stream.before]) for term in piece.branches]
+    return [observed_sublayer(piece, term, branch, shown=piece, block=0) for term, branch in branches]
 
 
 def wired_like(stack: Stack) -> Literal["Pre-LN", "Post-LN", ""]:
@@ -177,7 +142,7 @@ def wired_like(stack: Stack) -> Literal["Pre-LN", "Post-LN", ""]:
     return "Post-LN" if all(formula.sum_is_normed for formula in formulas) else ""
 
 
-def cut_in_blocks(kinds: Sequence[BranchKind]) -> BlockKinds:
+def cut_in_blocks(kinds: Sequence[BranchKind]) -> tuple[tuple[BranchKind, ...], ...]:
     """Blocks that are all alike where there are such: attention, convolutions and mixers may take each other's places.
 
     Otherwise a block ends where a feed-forward does and something else follows. One block where nothing repeats.

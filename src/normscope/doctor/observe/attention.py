@@ -18,10 +18,9 @@ from ..find.streams import Stream
 from ..identify.stacks import branches_of
 from ..measured import AttentionMeasurements
 from ..record import Stack, with_measured
-from ..trace.flow import FUSED, SOFTMAX, rearranged
 from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
-from ..trace.operations import UNREPEATABLE, Origin, Ref, TracedValue
+from ..trace.operations import FUSED, SOFTMAX, UNREPEATABLE, Origin, Ref, TracedValue
 from .norms import places_along
 from .parameters import size_of
 from .reach import places_of, probed, seen_keys
@@ -139,12 +138,12 @@ def _weighed(graph: Graph, softmax: int) -> tuple[int, int, int] | None:
     while todo:
         for number in graph.consumers[todo.pop()]:
             factors = graph.factors(graph.values[number])
-            mine = [n for n in factors if rearranged(graph, n) == softmax]
+            mine = [n for n in factors if graph.rearranged(n) == softmax]
             if len(factors) == 2 and len(mine) == 1:
                 place = factors.index(mine[0])
                 # A matrix that is no data mixes heads with each other, and weighs no tokens.
                 return (mine[0], place, factors[1 - place]) if graph.values[factors[1 - place]].is_data else None
-            if number not in seen and rearranged(graph, number) == softmax:
+            if number not in seen and graph.rearranged(number) == softmax:
                 seen.add(number)
                 todo.append(number)
     return None
@@ -318,17 +317,14 @@ def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor
     """Indices of the queries, products of queries and keys with their scale, and logits with biases and masks."""
     value = graph.values[place.softmax]
     if FUSED not in value.op:
-        logits = graph.values[value.inputs[0]].tensor
-        if int(value.args[1]) % logits.ndim != logits.ndim - 1 or logits.ndim < 2:
+        whole = graph.values[value.inputs[0]].tensor
+        if whole.ndim < 2 or int(value.args[1]) % whole.ndim != whole.ndim - 1:
             return None
-        rows = _rows(logits.shape[-2], logits)
-        logits = logits.index_select(-2, rows).float()
-        raw = logits
-        if place.scores is not None:
-            scores = graph.values[place.scores].tensor
-            if scores.numel() == graph.values[value.inputs[0]].tensor.numel():
-                scores = scores.reshape(graph.values[value.inputs[0]].shape)
-                raw = scores.index_select(-2, rows).float() * after.constant
+        rows = _rows(whole.shape[-2], whole)
+        raw = logits = whole.index_select(-2, rows).float()
+        scores = None if place.scores is None else graph.values[place.scores].tensor
+        if scores is not None and scores.numel() == whole.numel():
+            raw = scores.reshape(whole.shape).index_select(-2, rows).float() * after.constant
         return rows, raw, logits
     query, key = (graph.values[n].tensor for n in (place.queries, place.keys))
     rows = _rows(query.shape[-2], query)

@@ -6,7 +6,7 @@ pass is computed again piece by piece, each sub-layer and each norm as it is, an
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ...measure.unchanged import left_unchanged
-from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
 from ..measured import ModelMeasurements
@@ -24,13 +23,13 @@ from ..trace.forward import Inputs, call_with, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
-from .gradients import NoGradient, NonfiniteLoss, backward, loss_of, with_opening
+from .gradients import backward, loss_of, with_opening
 from .norms import norm_gains, powers
 from .parameters import flat_gates, tables_and_outputs, unregistered_parameters, unused_parameters
 from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
 from .streams import measured_stacks
-from .sums import BranchSum, Sums, with_gain
+from .sums import branch_sums, with_gain
 
 _Examination = tuple[tuple[Stack, ...], ModelMeasurements]
 
@@ -57,13 +56,16 @@ def examined(
     run = partial(call_with, model, inputs)
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in stacks]
-    try:
-        measured, places = backward(
-            model, run, loss, measured, widths=widths, written=written, tokens=tokens_in(inputs)
-        )
-    except NonfiniteLoss as error:
-        cause = first_nan(streams_in(model, inputs)[0])
-        raise (NoGradient(f"the loss is nan, for {cause}") if cause else error) from error
+    measured, places = backward(
+        model,
+        run,
+        loss,
+        measured,
+        widths=widths,
+        written=written,
+        tokens=tokens_in(inputs),
+        cause_of_nan=lambda: first_nan(streams_in(model, inputs)[0]),
+    )
     stacks = tuple(_with_gradients(stack, measured.gradient_norms, places) for stack in stacks)
     return with_opening(stacks, measured, model, run, loss, written)
 
@@ -132,28 +134,6 @@ def _with_gradients(stack: Stack, norms: Mapping[str, float], places: int) -> St
     return with_measured(replace(stack, recipe=recipe), found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sublayer:
-    """A sub-layer and its norm, to be computed apart from each other."""
-
-    graph: Graph
-    sum: BranchSum
-    reads: int
-    """The value that the sub-layer reads: the stream, or its norm."""
-    into_norm: int
-    norm: int
-    """With its gain."""
-
-    def added(self, x: Tensor, others: Mapping[int, Tensor]) -> Tensor:
-        """F(x) as it stands in the sum. others: values of other stacks, which cross-attention reads."""
-        branch = self.graph.trace.again({**others, self.reads: x}, self.sum.addend)
-        given = {n: torch.zeros_like(self.graph.values[n].tensor) for n in self.sum.addends}
-        return self.graph.trace.again({**given, self.sum.addend: branch}, self.sum.sum)
-
-    def normed(self, x: Tensor) -> Tensor:
-        return self.graph.trace.again({self.into_norm: x}, self.norm)
-
-
 def rewired_loss_nats(
     graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack], loss: Callable[[Any], Tensor] | None
 ) -> float | None:
@@ -179,27 +159,27 @@ def rewired_loss_nats(
 def _rewired(graph: Graph, stream: Stream, stack: Stack, others: dict[int, Tensor], *, pre: bool) -> dict[int, Tensor]:
     """The value that the rest of the model reads, by its number. pre: whether the stack is wired as Pre-LN now.
 
-    others: the same of earlier stacks.
+    others: the same of earlier stacks, whose values cross-attention reads. Raises ValueError where a sub-layer has no
+    norm of its own.
     """
-    sums = Sums(graph, stream)
-    branches = zip(branches_of(stack, stream), stack.sublayers, strict=True)
-    parts = [_sublayer(graph, sums.of(branch), branch, pre=pre) for branch, one in branches if one.block > 0]
-    x = graph.values[parts[0].sum.stream].tensor
-    for one in parts:
-        x = one.normed(x + one.added(x, others)) if pre else x + one.added(one.normed(x), others)
-    return {parts[-1].sum.sum if pre else parts[-1].norm: x}
-
-
-def _sublayer(graph: Graph, of: BranchSum, branch: Branch, *, pre: bool) -> _Sublayer:
-    """Raises ValueError where a sub-layer has no norm of its own."""
-    if not pre:
-        (norm,) = graph.norms_of.get(of.sum, [])
-        return _Sublayer(graph=graph, sum=of, reads=of.stream, into_norm=of.sum, norm=with_gain(graph, norm))
-    norm = graph.under(branch.reads[0], "same", "scale")
-    if norm not in graph.norms:
-        raise ValueError("a sub-layer reads no norm")
-    gained = with_gain(graph, norm)
-    return _Sublayer(graph=graph, sum=of, reads=gained, into_norm=graph.norms[norm].source, norm=gained)
+    inside = [branch for branch, one in zip(branches_of(stack, stream), stack.sublayers, strict=True) if one.block > 0]
+    places = branch_sums(graph, stream, inside)
+    again, x = graph.trace.again, graph.values[places[0].stream].tensor
+    for branch, place in zip(inside, places, strict=True):
+        if pre:
+            norm = graph.under(branch.reads[0], "same", "scale")
+            if norm not in graph.norms:
+                raise ValueError("a sub-layer reads no norm")
+            into, normed = graph.norms[norm].source, with_gain(graph, norm)
+        else:
+            (norm,) = graph.norms_of.get(place.sum, [])
+            into, normed = place.sum, with_gain(graph, norm)
+        read = x if pre else again({into: x}, normed)
+        made = again({**others, (normed if pre else place.stream): read}, place.addend)
+        given = {n: torch.zeros_like(graph.values[n].tensor) for n in place.addends}
+        total = x + again({**given, place.addend: made}, place.sum)
+        x = again({into: total}, normed) if pre else total
+    return {place.sum if pre else normed: x}
 
 
 def _output(graph: Graph, ends: dict[int, Tensor]) -> Any:

@@ -22,10 +22,6 @@ class NoGradient(ValueError):
     """A forward pass of which no gradient can be taken, whatever the loss and the batch are; the message says why."""
 
 
-class NonfiniteLoss(ValueError):
-    """A loss that is infinite or NaN."""
-
-
 def backward(
     model: nn.Module,
     run: Callable[[], Any],
@@ -35,6 +31,7 @@ def backward(
     widths: Sequence[int] = (),
     written: Sequence[Tensor] = (),
     tokens: Sequence[Tensor] = (),
+    cause_of_nan: Callable[[], str] = str,
 ) -> tuple[ModelMeasurements, int]:
     """What one forward pass `run()` with gradients and one backward pass add to what was measured before.
 
@@ -46,6 +43,7 @@ def backward(
     dimension, against classes that are drawn evenly, the same each time.
     widths: of the model's streams; an output of such a width is taken for hidden states and not for logits.
     written: tensors that `run` writes into, whose values are put back. tokens: those of the input that hold indices.
+    cause_of_nan: gives what makes a loss that is not finite, as a clause; "" where that is not known.
 
     Raises ValueError where the pass or the loss raises, and for a loss that is not one finite number, or on which no
     trainable parameter has an influence that autograd knows of; NoGradient where the pass keeps autograd out, or
@@ -64,8 +62,13 @@ def backward(
         del output
         nats = float(value.detach())
         if not math.isfinite(nats):
-            raise NonfiniteLoss(f"the loss is {nats}: give a batch on which it is finite")
-        gradients, at_scores = _attempt("the backward pass", lambda: _gradients(model, value, scores))
+            if cause := cause_of_nan():
+                raise NoGradient(f"the loss is nan, for {cause}")
+            raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
+        weights = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        asked = [scores] if weights and scores is not None and scores.requires_grad else []
+        gradients, found = _attempt("the backward pass", lambda: _gradients(value, weights, asked))
+    at_scores = found[0] if found else None
     of_softmax = scores is not None and at_scores is not None and _is_of_softmax(scores, at_scores)
     if at_scores is not None and not is_stand_in and not of_softmax:
         # A loss that is no function of differences of logits, such as a mean square, is no cross-entropy of them.
@@ -76,9 +79,7 @@ def backward(
         loss_is_stand_in=is_stand_in,
         classes=classes,
         logit_deviation=deviation,
-        gradient_norms={
-            name: 0.0 if gradient is None else euclidean_norm(gradient) for name, gradient in gradients.items()
-        },
+        gradient_norms={name: euclidean_norm(gradients[name]) if name in gradients else 0.0 for name in weights},
         target_places=None if is_stand_in or at_scores is None else _target_places(at_scores, tokens),
         scores_are=_scores_are(scores) if of_softmax and classes is not None else "",
     )
@@ -127,23 +128,21 @@ def _logits(scores: Tensor | None, named: bool, widths: Sequence[int]) -> tuple[
         return scores.shape[-1], float(variances.mean().sqrt())
 
 
-def _gradients(model: nn.Module, loss: Tensor, scores: Tensor | None) -> tuple[dict[str, Tensor | None], Tensor | None]:
-    """Those of the parameters, and that of the scores; None for what the loss does not depend on."""
-    named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    if not named:
-        return {}, None
+def _gradients(
+    loss: Tensor, weights: Mapping[str, nn.Parameter], others: Sequence[Tensor]
+) -> tuple[dict[str, Tensor], list[Tensor | None]]:
+    """Those of weights by name, without what the loss does not depend on, and those of others, None in its place."""
+    if not weights:
+        return {}, []
     if not loss.requires_grad:
         raise ValueError("no trainable parameter has an influence on the loss: is it detached, or under no_grad?")
-    asked: list[Tensor] = list(named.values())
-    if scores is not None and scores.requires_grad:
-        asked.append(scores)
     # Not `loss.backward()`, which writes to `.grad` and runs what hangs on it, such as an optimiser's step.
-    found = torch.autograd.grad(loss, asked, allow_unused=True)
-    at_scores = found[len(named)] if len(found) > len(named) else None
+    found: list[Tensor | None] = [*torch.autograd.grad(loss, [*others, *weights.values()], allow_unused=True)]
     return {
-        name: gradient if gradient is None or gradient.layout == torch.strided else gradient.to_dense()
-        for name, gradient in zip(named, found, strict=False)
-    }, at_scores
+        name: gradient if gradient.layout == torch.strided else gradient.to_dense()
+        for name, gradient in zip(weights, found[len(others) :], strict=True)
+        if gradient is not None
+    }, found[: len(others)]
 
 
 _SUMS_TO_ZERO = 0.4
@@ -272,11 +271,7 @@ def _gradients_heard(
     value, _ = loss_of(output, loss)
     tensors = list(tensors_in(output, inside_objects=False))
     asked = [tensor for tensor in tensors if tensor.requires_grad]
-    found = torch.autograd.grad(value, [*asked, *weights.values()], allow_unused=True)
-    reached = {id(tensor) for tensor, gradient in zip(asked, found, strict=False) if gradient is not None}
-    gradients = {
-        name: gradient.detach()
-        for name, gradient in zip(weights, found[len(asked) :], strict=True)
-        if gradient is not None and bool(gradient.any())
-    }
+    gradients, found = _gradients(value, weights, asked)
+    reached = {id(tensor) for tensor, gradient in zip(asked, found, strict=True) if gradient is not None}
+    gradients = {name: gradient for name, gradient in gradients.items() if bool(gradient.any())}
     return gradients, tuple(id(tensor) in reached for tensor in tensors)

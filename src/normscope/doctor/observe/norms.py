@@ -12,10 +12,9 @@ from torch import Tensor
 from ..find.streams import Stream
 from ..find.terms import Term, ordered
 from ..measured import NormGain, NormUse
-from ..trace.flow import PRODUCTS, REARRANGING
 from ..trace.graph import Graph
 from ..trace.norms import NormFunction, power_of
-from ..trace.operations import UNREPEATABLE, Origin, Ref, TracedValue
+from ..trace.operations import PRODUCTS, REARRANGING, UNREPEATABLE, Origin, Ref, TracedValue
 from .parameters import size_of
 from .sums import with_gain
 

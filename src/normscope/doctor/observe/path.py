@@ -8,10 +8,9 @@ import torch
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..trace.flow import FUSED, PRODUCTS, REARRANGING, SOFTMAX, bits
+from ..measured import RecordedPlace
 from ..trace.graph import Graph
-from ..trace.operations import Origin, TracedValue, walked
-from .sums import BranchSum
+from ..trace.operations import FUSED, PRODUCTS, REARRANGING, SOFTMAX, Origin, TracedValue, bits, walked
 
 _DRAWN = frozenset({"bernoulli", "native_dropout", "uniform", "rand", "rand_like", "normal", "randn", "randn_like"})
 
@@ -19,7 +18,7 @@ ROUNDING = frozenset({"ceil", "floor", "round", "sign", "trunc"})
 """Operations whose gradient is 0 wherever there is one."""
 
 
-def skip_is_stopped(graph: Graph, stream: Stream, found: BranchSum) -> bool:
+def skip_is_stopped(graph: Graph, stream: Stream, found: RecordedPlace) -> bool:
     """Whether the skip of a sum comes from earlier sums, and on every way from there through a `detach`.
 
     What a stream starts from may be given without a gradient, as tables that stay as they are.
@@ -29,14 +28,13 @@ def skip_is_stopped(graph: Graph, stream: Stream, found: BranchSum) -> bool:
     return bool(ways) and all(ways)
 
 
-def _ways_back(graph: Graph, found: BranchSum, before: set[int]) -> Iterator[bool]:
+def _ways_back(graph: Graph, found: RecordedPlace, before: set[int]) -> Iterator[bool]:
     """For every way from a sum back to an earlier one, whether a gradient is stopped on it."""
 
     def back(place: tuple[int, bool]) -> list[tuple[int, bool]]:
         number, stopped = place
-        step = None if number in before else graph.step(number)
         stopped = stopped or graph.values[number].op == "detach"
-        return [(n, stopped) for n in (step.sources if step else ())]
+        return [(n, stopped) for n in (() if number in before else graph.sources(number))]
 
     return (stopped for number, stopped in walked((found.sum, False), back) if number in before)
 
@@ -168,7 +166,7 @@ NOTHING = 1e-12
 IN_CODE = "a number in the code"
 
 
-def shut_by(graph: Graph, branch: Branch, found: BranchSum) -> tuple[str, ...]:
+def shut_by(graph: Graph, branch: Branch, found: RecordedPlace) -> tuple[str, ...]:
     """Names of buffers by which what a branch adds does not depend on the model's input, or `IN_CODE`; empty where it
     does, or where a trained number may open it.
     """

@@ -16,7 +16,7 @@ from ..find.streams import Stream
 from ..identify.stacks import branches_of
 from ..measured import PlaceLogits, RecordedPlace
 from ..record import Stack, with_measured
-from ..trace.flow import disturb, keeps_rows, rearranged
+from ..trace.flow import disturb, keeps_rows
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE, TracedValue
 
@@ -54,7 +54,7 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
     wanted = next((n for n in ends if graph.values[n].shape == shape), place.addend)
     output = graph.values[wanted].tensor
     # What a matrix reads is often a view of all tokens in one row, or of another order.
-    reads = list(dict.fromkeys(rearranged(graph, n) for n in branch.reads))
+    reads = list(dict.fromkeys(graph.rearranged(n) for n in branch.reads))
     shape = shape[:-1]
     if len(shape) != 2 or output.shape[:-1] != shape or output.is_meta or len(set(shape)) < 2 or 1 in shape:
         return False, ()

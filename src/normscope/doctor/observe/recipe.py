@@ -18,10 +18,10 @@ from ..find.streams import Stream
 from ..find.terms import Term
 from ..identify.stacks import branches_of
 from ..record import BranchWeights, Stack, StackRecipe
-from ..trace.flow import BY_NUMBER, RESHAPING, SOFTMAX, moved_rows
+from ..trace.flow import moved_rows
 from ..trace.graph import Graph
 from ..trace.norms import NormFunction
-from ..trace.operations import UNREPEATABLE
+from ..trace.operations import BY_NUMBER, RESHAPING, SOFTMAX, UNREPEATABLE
 from .sums import read_once
 
 

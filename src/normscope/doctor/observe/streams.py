@@ -10,15 +10,14 @@ from ...measure.line import mean_square
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..measured import RecordedPlace, SublayerMeasurements
+from ..measured import SublayerMeasurements
 from ..record import Stack
-from ..trace.flow import apart
 from ..trace.graph import Graph
-from ..trace.operations import UNREPEATABLE, Origin
+from ..trace.operations import UNREPEATABLE, Origin, apart
 from .norms import norm_uses, over_features
 from .path import ROUNDING, curves_of, precision, shut_by, skip_is_stopped
 from .recipe import recipe_of
-from .sums import LIGHT, BranchSum, Sums, with_gain
+from .sums import LIGHT, branch_sums, part_of, with_gain
 
 # n = streams, N = tokens, D = width
 
@@ -116,23 +115,21 @@ def measured_stacks(graph: Graph, streams: Sequence[Stream], stacks: Sequence[St
 
 
 def _measured(graph: Graph, stream: Stream, stack: Stack) -> Stack:
-    sums = Sums(graph, stream)
+    branches = branches_of(stack, stream)
     rounded = [(value.number, value.op) for value in graph.values if value.op in ROUNDING]
     measured = []
-    for branch in branches_of(stack, stream):
-        found = sums.of(branch)
-        tensors = graph.values
-        branch_square = mean_square(sums.part(found, (found.addend,)))
-        skip_square = mean_square(sums.part(found, found.skips))
-        both = branch_square + skip_square
-        results = graph.trace.results
-        outputs = tuple(place for place, result in enumerate(results) if graph.depends(result, branch.output))
+    for branch, found in zip(branches, branch_sums(graph, stream, branches), strict=True):
+        x, total = (graph.values[n].tensor for n in (found.stream, found.sum))
+        branch_square = mean_square(part_of(graph, found, (found.addend,)))
+        both = branch_square + mean_square(part_of(graph, found, found.skips))
+        results = enumerate(graph.trace.results)
+        outputs = tuple(place for place, result in results if graph.depends(result, branch.output))
         measured.append(
             SublayerMeasurements(
-                stream_square=mean_square(tensors[found.stream].tensor),
+                stream_square=mean_square(x),
                 branch_square=branch_square,
-                sum_square=mean_square(tensors[found.sum].tensor),
-                correlation=mean_cosine(_apart(tensors[found.stream].tensor, stream)),
+                sum_square=mean_square(total),
+                correlation=mean_cosine(_apart(x, stream)),
                 share=branch_square / both if both else 0.0,
                 parameters=_uses(graph, branch, found.addend),
                 matrices=_matrices(graph, branch),
@@ -143,28 +140,20 @@ def _measured(graph: Graph, stream: Stream, stack: Stack) -> Stack:
                 rounded_by=next((op for number, op in rounded if graph.depends(number, found.sum)), ""),
                 precision=str(precision(graph, branch) or "").removeprefix("torch."),
                 curves=curves_of(graph, branch),
-                place=_place(graph, branch, found),
+                place=found,
             )
         )
     # In order, the early branches come first.
-    first = min(stream.before, len(measured) - 1)
+    first, end = min(stream.before, len(measured) - 1), with_gain(graph, stream.end)
     return replace(
         stack,
         source_square=measured[first].stream_square,
-        end_square=mean_square(graph.values[with_gain(graph, stream.end)].tensor),
+        end_square=mean_square(graph.values[end].tensor),
         sublayers=tuple(replace(one, measured=seen) for one, seen in zip(stack.sublayers, measured, strict=True)),
         streams_stay_copies=stay_copies(graph, stream),
-        end=with_gain(graph, stream.end),
+        end=end,
         norm_uses=norm_uses(graph, stream),
     )
-
-
-def _place(graph: Graph, branch: Branch, found: BranchSum) -> RecordedPlace:
-    sources = (*branch.reads, *branch.memory)
-    between = {n for source in sources for n in graph.between(source, found.addend)} - set(sources)
-    beside = {n for number in between for n in graph.predecessors[number]} - between
-    inputs = tuple(sorted(beside | set(sources)))
-    return RecordedPlace(stream=found.stream, addend=found.addend, sum=found.sum, inputs=inputs)
 
 
 def _apart(x: Tensor, stream: Stream) -> Tensor:

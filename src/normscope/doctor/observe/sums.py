@@ -1,7 +1,7 @@
 """The residual sums, or means over depth, that branches go into: what they add up, and which of it is the stream."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,31 +10,33 @@ from torch.utils._pytree import tree_leaves
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..trace.flow import FUSED, bits, rearranged
+from ..measured import RecordedPlace
 from ..trace.graph import Graph
-from ..trace.operations import Origin, Ref, mapped
+from ..trace.operations import FUSED, Origin, Ref, bits, mapped
 
 LIGHT = ("same", "scale", "norm", "expand")
 """Kinds of steps that are made from one value alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BranchSum:
-    """A residual sum with all that it adds up, by number.
-
-    Of means over depth the first one that a branch goes into, and as the stream the one that the branch reads.
-    """
-
-    sum: int
-    addend: int
-    """What holds the branch: its output, or a norm or a scale of it."""
-    addends: tuple[int, ...]
-    skips: tuple[int, ...]
-    """The addends that are of the stream; those that hold no branch, if there are any."""
-    stream: int
+def branch_sums(graph: Graph, stream: Stream, branches: Sequence[Branch]) -> list[RecordedPlace]:
+    """Of each branch the whole sum that it goes into, up to a norm or the next branch that reads it."""
+    sums = _Sums(graph, stream)
+    return [sums.of(branch) for branch in branches]
 
 
-class Sums:
+def part_of(graph: Graph, place: RecordedPlace, kept: Sequence[int]) -> Tensor:
+    """What some addends are in a sum, with everything that scales them on the way."""
+    values = graph.values
+    if place.sum in kept:
+        return values[place.sum].tensor
+    # All are given, for a branch would be computed again from a stream that is left out.
+    given = {n: values[n].tensor if n in kept else torch.zeros_like(values[n].tensor) for n in place.addends}
+    if place.sum in graph.mixtures:
+        given |= held(graph, place.sum, given)
+    return graph.trace.again(given, place.sum)
+
+
+class _Sums:
     """Where the branches of a stream are added."""
 
     def __init__(self, graph: Graph, stream: Stream) -> None:
@@ -43,44 +45,37 @@ class Sums:
         self._made_of: dict[int, list[int]] = {}
         """Of a value the stream's values that are light steps from it: what lies between is no value of the stream."""
         for number in bits(stream.values):
-            for source in self._steps_to(number):
+            for source in graph.sources(number):
                 self._made_of.setdefault(source, []).append(number)
 
-    def of(self, branch: Branch) -> BranchSum:
-        """The whole sum that a branch goes into, up to a norm or the next branch that reads it."""
+    def of(self, branch: Branch) -> RecordedPlace:
+        graph = self._graph
 
-        def nearness(found: BranchSum) -> tuple[int, int]:
-            read = found.stream if any(self._graph.depends(n, found.stream) for n in branch.reads) else -1
+        def nearness(found: RecordedPlace) -> tuple[int, int]:
+            read = found.stream if any(graph.depends(n, found.stream) for n in branch.reads) else -1
             return read, -len(found.addends)
 
-        return max((self._sum(branch, top) for top in self._tops(branch.output)), key=nearness)
+        found = max((self._sum(branch, top) for top in self._tops(branch.output)), key=nearness)
+        sources = {*branch.reads, *branch.memory}
+        between = {n for source in sources for n in graph.between(source, found.addend)} - sources
+        beside = {n for number in between for n in graph.predecessors[number]} - between
+        return replace(found, inputs=tuple(sorted(beside | sources)))
 
-    def part(self, of: BranchSum, kept: Sequence[int]) -> Tensor:
-        """What some addends are in a sum, with everything that scales them on the way."""
-        values = self._graph.values
-        if of.sum in kept:
-            return values[of.sum].tensor
-        # All are given, for a branch would be computed again from a stream that is left out.
-        given = {n: values[n].tensor if n in kept else torch.zeros_like(values[n].tensor) for n in of.addends}
-        if of.sum in self._graph.mixtures:
-            given |= held(self._graph, of.sum, given)
-        return self._graph.trace.again(given, of.sum)
-
-    def _sum(self, branch: Branch, top: int) -> BranchSum:
+    def _sum(self, branch: Branch, top: int) -> RecordedPlace:
         addends = self._addends(top)
         holding = {n: origin for n in addends if (origin := self._origin(n)) in self._outputs}
         own = next(n for n, origin in holding.items() if origin == branch.output)
+        others = tuple(n for n in addends if n != own)
         if top in self._graph.mixtures:
-            others = tuple(n for n in addends if n != own)
             # The mean over depth that a branch reads, before its norm.
             read = self._graph.under(branch.reads[0], *LIGHT)
-            return BranchSum(sum=top, addend=own, addends=addends, skips=others, stream=read)
-        skips = tuple(n for n in addends if n not in holding) or tuple(n for n in addends if n != own) or (own,)
+            return RecordedPlace(sum=top, addend=own, addends=addends, skips=others, stream=read)
+        skips = tuple(n for n in addends if n not in holding) or others or (own,)
         of_branch = [n for n in skips if any(self._graph.depends(at, n) for at in branch.reads)]
         stream = max(of_branch or skips)
         if connection := self._graph.connections.made.get(stream):
-            stream = rearranged(self._graph, connection.source)
-        return BranchSum(sum=top, addend=own, addends=addends, skips=skips, stream=stream)
+            stream = self._graph.rearranged(connection.source)
+        return RecordedPlace(sum=top, addend=own, addends=addends, skips=skips, stream=stream)
 
     def _tops(self, output: int) -> list[int]:
         """The sums that a branch goes into first, each extended by the sums that it alone goes into."""
@@ -117,7 +112,7 @@ class Sums:
         norm: of x + 2 (y + z) they are x, y and z.
         """
         found: dict[int, None] = {}
-        todo = [(source, True) for source in self._steps_to(top)]
+        todo = [(source, True) for source in self._graph.sources(top)]
         while todo:
             number, alone = todo.pop()
             step = self._graph.step(number)
@@ -140,10 +135,6 @@ class Sums:
             (number,) = step.sources
             step, alone = self._graph.step(number), alone and read_once(self._graph, number)
         return step is not None and step.kind == "sum" and alone
-
-    def _steps_to(self, number: int) -> tuple[int, ...]:
-        step = self._graph.step(number)
-        return step.sources if step else ()
 
     def _origin(self, number: int) -> int:
         """What an addend is a norm or a scale of."""

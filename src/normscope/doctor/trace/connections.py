@@ -5,14 +5,14 @@ is made from all of them (collapse), the streams may be mixed among themselves (
 added to each of them (expand). What multiplies them on the way may be constant, trained, or made for every token.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Literal
 
-from .flow import PRODUCTS, REARRANGING, Flow, dominators, rearranged
+from .flow import Flow
 from .lanes import LaneWeights, weights_of
-from .operations import Ref
+from .operations import PRODUCTS, REARRANGING, Ref, TracedValue
 
 MOST_STREAMS = 32
 _LINEAR = (
@@ -23,7 +23,7 @@ _LINEAR = (
 _LARGEST = 40
 """Operations between streams and what is made from them."""
 
-ConnectionKind = Literal["collapse", "connect", "expand"]
+_Kind = Literal["collapse", "connect", "expand"]
 """n streams to one value, n streams to n, one value to n streams."""
 
 
@@ -31,7 +31,7 @@ ConnectionKind = Literal["collapse", "connect", "expand"]
 class _Connection:
     """A value that is a weighted sum of streams, or streams that are multiples of one value."""
 
-    kind: ConnectionKind
+    kind: _Kind
     source: int
     """What is weighed: the streams, a norm of them, or a branch."""
     weights: LaneWeights
@@ -55,16 +55,9 @@ def connections(flow: Flow, norms: Container[int]) -> _Connections:
     """What connects streams; empty for a model of one stream. norms: the numbers of the values that are norms."""
     found, sources = _Connections(), set[int]()
     for value in flow.values:
-        if value.op != "add" or not value.is_data or not value.tensor.is_floating_point():
-            continue
-        for skip, branch in permutations(_addends(flow, value.number), 2):
-            if join := _join(flow, norms, value.number, skip, branch):
-                found.made.update(join.made)
-                found.shapes[value.number] = join.shape
-                sources.add(join.source)
-                if flow.values[branch].tensor.numel() < value.tensor.numel():
-                    found.spread[value.number] = skip, branch
-                break
+        if value.op == "add" and value.is_data and value.tensor.is_floating_point():
+            joined = (_join(flow, norms, found, value.number, *pair) for pair in permutations(_addends(flow, value), 2))
+            sources |= set(islice((source for source in joined if source is not None), 1))
     for last in found.shapes.keys() - sources:
         end = _end(flow, norms, last, found.shapes[last])
         if end is not None:
@@ -73,36 +66,28 @@ def connections(flow: Flow, norms: Container[int]) -> _Connections:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Join:
-    """A sum of streams and a branch."""
-
-    made: Mapping[int, _Connection]
-    source: int
-    """The streams before it."""
-    shape: tuple[int, int]
-
-
-def _addends(flow: Flow, number: int) -> list[int]:
-    args = flow.values[number].args
-    data = [a.number for a in args if isinstance(a, Ref) and flow.values[a.number].is_data]
+def _addends(flow: Flow, value: TracedValue) -> list[int]:
+    data = [a.number for a in value.args if isinstance(a, Ref) and flow.values[a.number].is_data]
     return data if len(data) == 2 else []
 
 
-def _join(flow: Flow, norms: Container[int], join: int, skip: int, branch: int) -> _Join | None:
-    """The connections of one sub-layer whose output is added to all streams; None where this sum is none of that."""
+def _join(flow: Flow, norms: Container[int], found: _Connections, join: int, skip: int, branch: int) -> int | None:
+    """The streams that a sub-layer reads whose output is added to all of them; None where this sum is none of that.
+
+    found: what takes in its connections.
+    """
     size = flow.values[join].tensor.numel()
     if flow.values[skip].tensor.numel() != size or not flow.values[join].shape:
         return None
-    product = rearranged(flow, branch)
+    product = flow.rearranged(branch)
     as_it_is = flow.values[branch].tensor.numel() < size
-    output = rearranged(flow, branch, any_size=True) if as_it_is else _spread(flow, product)
+    output = flow.rearranged(branch, any_size=True) if as_it_is else _spread(flow, product)
     if output is None or not flow.values[output].shape:
         return None
     (streams, rest), width = divmod(size, flow.values[output].tensor.numel()), flow.values[output].shape[-1]
     if rest or not 2 <= streams <= MOST_STREAMS or width < 2:
         return None
-    mixed = rearranged(flow, skip)
+    mixed = flow.rearranged(skip)
     source = _streams_before(flow, mixed, size)
     if source is None or not flow.through_weights[output] >> source & 1:
         return None
@@ -116,7 +101,13 @@ def _join(flow: Flow, norms: Container[int], join: int, skip: int, branch: int) 
         **({} if mixed == source else {skip: _connection(flow, norms, "connect", skip, source, shape)}),
     }
     made = {number: connection for number, connection in asked.items() if connection is not None}
-    return _Join(made, source, shape) if len(made) == len(asked) else None
+    if len(made) < len(asked):
+        return None
+    found.made.update(made)
+    found.shapes[join] = shape
+    if as_it_is:
+        found.spread[join] = skip, branch
+    return source
 
 
 def _spread(flow: Flow, number: int) -> int | None:
@@ -124,12 +115,12 @@ def _spread(flow: Flow, number: int) -> int | None:
     value = flow.values[number]
     size = value.tensor.numel()
     if value.op in ("expand", "repeat"):
-        return rearranged(flow, number, any_size=True)
+        return flow.rearranged(number, any_size=True)
     if value.op != "mul" and value.op not in PRODUCTS:
         return None
     # What varies over features is the branch; weights are one number for all of them.
     wide = [n for n in flow.predecessors[number] if flow.values[n].shape[-1:] == value.shape[-1:] != (1,)]
-    found = [rearranged(flow, n, any_size=True) for n in wide]
+    found = [flow.rearranged(n, any_size=True) for n in wide]
     return found[0] if len(found) == 1 and flow.values[found[0]].tensor.numel() < size else None
 
 
@@ -142,7 +133,7 @@ def _streams_before(flow: Flow, mixed: int, size: int) -> int | None:
         before = [n for n in flow.predecessors[number] if flow.values[n].tensor.numel() >= size]
         if not before or flow.values[number].op not in _LINEAR:
             return None
-        number = rearranged(flow, before[-1])
+        number = flow.rearranged(before[-1])
         if flow.values[number].tensor.numel() == size:
             return number
     return None
@@ -150,19 +141,12 @@ def _streams_before(flow: Flow, mixed: int, size: int) -> int | None:
 
 def _collapsed(flow: Flow, source: int, output: int, size: int, width: int) -> int | None:
     """The first value of one stream's size and width through which all goes that a branch makes of the streams."""
-    inside = flow.between(source, output)
-    place = {number: n for n, number in enumerate(inside)}
-    before = dominators([[place[n] for n in flow.predecessors[number] if n in place] for number in inside])
-    at, chain = before[-1], list[int]()
-    while at > 0:
-        chain.append(inside[at])
-        at = before[at]
-    tensors = {n: flow.values[n].tensor for n in reversed(chain)}
-    return next((n for n, x in tensors.items() if x.numel() == size and x.shape[-1] == width), None)
+    inside = [(n, flow.values[n].tensor) for n in reversed(flow.passed(source, output)[1:])]
+    return next((n for n, x in inside if x.numel() == size and x.shape[-1] == width), None)
 
 
 def _connection(
-    flow: Flow, norms: Container[int], kind: ConnectionKind, number: int, start: int, shape: tuple[int, int]
+    flow: Flow, norms: Container[int], kind: _Kind, number: int, start: int, shape: tuple[int, int]
 ) -> _Connection | None:
     """How a value is made from the start, or from a norm of it; None where that is not linear for given weights."""
     way = _way_back(flow, norms, number, start, whole=kind != "expand")
@@ -187,7 +171,7 @@ def _way_back(
     while todo:
         at, seen = todo.pop(), seen + 1
         value = flow.values[at]
-        if at != number and (rearranged(flow, at) == start or _is_norm(flow, norms, at)):
+        if at != number and (flow.rearranged(at) == start or _is_norm(flow, norms, at)):
             bases.add(at)
             continue
         if value.op not in _LINEAR or seen > _LARGEST:
@@ -203,7 +187,7 @@ def _way_back(
         frozen.update(n for n in value.inputs if n not in inside)
         todo += inside
     if whole:
-        bases = {rearranged(flow, at) for at in bases}
+        bases = {flow.rearranged(at) for at in bases}
     return (bases.pop(), tuple(sorted(frozen))) if len(bases) == 1 else None
 
 

@@ -1,22 +1,11 @@
 """What feeds what in a recorded forward pass: ancestors and dominators, products with weights, and which token what."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
-from .operations import Ref, Trace, TracedValue
+from .operations import BY_NUMBER, FUSED, PRODUCTS, REARRANGING, RESHAPING, STACKING, Ref, Trace, TracedValue
 
-PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
-REARRANGING = frozenset(
-    {"view", "reshape", "_unsafe_view", "transpose", "t", "permute", "unsqueeze", "squeeze", "clone", "detach"}
-    | {"alias", "_to_copy", "expand", "slice", "rewritten"}
-)
-SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
-
-FUSED = "scaled_dot_product"
-"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
-STACKING = frozenset({"stack", "cat"})
 _ADDING = frozenset({"addmm", "baddbmm", "addbmm", "addmv"})
 """Products that add their first argument."""
 
@@ -39,14 +28,6 @@ def dominators(predecessors: Sequence[Sequence[int]]) -> list[int]:
         found.append(meeting)
         depth.append(depth[meeting] + 1 if meeting >= 0 else 0)
     return found
-
-
-def bits(numbers: int) -> Iterator[int]:
-    """The numbers in a set of them as bits, the lowest first."""
-    while numbers:
-        lowest = numbers & -numbers
-        yield lowest.bit_length() - 1
-        numbers ^= lowest
 
 
 class Flow:
@@ -100,14 +81,17 @@ class Flow:
         data, given = self.predecessors[value.number], [n for n in self.factors(value) if not self.values[n].is_data]
         if len(data) != 1 or len(given) != 1:
             return False
-        stacked, weights = (self.values[self._rearranged(number)] for number in (*data, *given))
+        stacked, weights = (self.values[self.rearranged(number, any_size=True)] for number in (*data, *given))
         sizes = [self.values[n].tensor.numel() for n in stacked.inputs]
         return stacked.op in STACKING and sizes == [value.tensor.numel()] * weights.tensor.numel()
 
-    def _rearranged(self, number: int) -> int:
-        """What a value holds in another order, or several times."""
-        while self.values[number].op in REARRANGING and len(self.values[number].inputs) == 1:
-            (number,) = self.values[number].inputs
+    def rearranged(self, number: int, *, any_size: bool = False) -> int:
+        """The earliest value that this one reorders; with any_size also one that it repeats or takes a part of."""
+        while (value := self.values[number]).op in REARRANGING:
+            before = self.predecessors[number] if value.is_data else value.inputs
+            if len(before) != 1 or not (any_size or self.values[before[0]].tensor.numel() == value.tensor.numel()):
+                break
+            (number,) = before
         return number
 
     def is_data_product(self, value: TracedValue) -> bool:
@@ -124,27 +108,19 @@ class Flow:
         """Numbers of what depends on the source and is needed for the target, in order, both included."""
         return [n for n in range(source, target + 1) if self.depends(target, n) and self.depends(n, source)]
 
+    def passed(self, source: int, target: int) -> list[int]:
+        """What all ways from the source to the target pass, from the target, which is the first, back to the source."""
+        inside = self.between(source, target)
+        place = {number: n for n, number in enumerate(inside)}
+        before = dominators([[place[n] for n in self.predecessors[number] if n in place] for number in inside])
+        at, found = len(inside) - 1, list[int]()
+        while at > 0:
+            found.append(inside[at])
+            at = before[at]
+        return found
 
-def rearranged(flow: Flow, number: int, *, any_size: bool = False) -> int:
-    """The earliest value that this one reorders; with any_size also one that it repeats or takes a part of."""
-    while flow.values[number].op in REARRANGING and len(flow.predecessors[number]) == 1:
-        (before,) = flow.predecessors[number]
-        if not any_size and flow.values[before].tensor.numel() != flow.values[number].tensor.numel():
-            break
-        number = before
-    return number
-
-
-BY_NUMBER = frozenset(
-    {"add", "sub", "rsub", "mul", "div", "neg", "abs", "pow", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log"}
-    | {"tanh", "sigmoid", "relu", "gelu", "silu", "mish", "elu", "leaky_relu", "hardswish", "softplus", "erf", "clamp"}
-    | {"clone", "detach", "alias", "_to_copy"}
-)
-"""Operations on each number alone, or on numbers in the same place."""
 
 _CUTTING = frozenset({"slice", "split", "split_with_sizes", "chunk", "narrow"})
-
-RESHAPING = frozenset({"view", "reshape", "_unsafe_view"})
 
 
 def mixes_positions(graph: Flow, read: int, output: int) -> bool | None:
@@ -191,7 +167,7 @@ def _products_with(graph: Flow, read: int, output: int, token: int, row: torch.T
     for number in graph.between(read, output):
         value = graph.values[number]
         left = graph.factors(value)[0] if value.op in ("mm", "addmm") else None
-        if left is not None and rearranged(graph, left) == rearranged(graph, read) and keeps_rows(graph, read, number):
+        if left is not None and graph.rearranged(left) == graph.rearranged(read) and keeps_rows(graph, read, number):
             found[number] = value.tensor.clone()
             found[number][token] = graph.trace.again({left: row[None]}, number)[0]
     return found
@@ -218,12 +194,3 @@ def _by_row(graph: Flow, value: TracedValue, inside: set[int], tokens: int) -> b
     if value.op in _CUTTING:
         return all(one.shape[:-1] == value.shape[:-1] for one in given)
     return value.op in BY_NUMBER and all(one.shape == value.shape for one in given)
-
-
-def apart(x: Tensor, streams: int, width: int) -> Tensor | None:
-    """(..., n, D) or (..., n·D) as (N, n, D); None for streams that lie in another dimension."""
-    if not x.shape or x.numel() % (streams * width) or x.shape[-1] not in (width, streams * width):
-        return None
-    if streams > 1 and x.shape[-1] == width and (x.ndim < 2 or x.shape[-2] != streams):
-        return None
-    return x.reshape(-1, streams, width)

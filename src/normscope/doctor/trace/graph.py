@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .connections import ConnectionKind, connections
-from .flow import REARRANGING, Flow
+from .connections import connections
+from .flow import Flow
 from .lanes import token_weights
 from .mixtures import blends, mixture_of, stacked_sums
 from .norms import NormFunction, norm_function
-from .operations import Origin, Ref, Trace, TracedValue, walked
+from .operations import REARRANGING, Origin, Ref, Trace, TracedValue, walked
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _GraphStep:
     Of several streams in one tensor, also one value that is made of them, they of one value, and they of each other.
     """
 
-    kind: Literal["same", "sum", "scale", "norm", "mix"] | ConnectionKind
+    kind: Literal["same", "sum", "scale", "norm", "mix", "collapse", "connect", "expand"]
     sources: tuple[int, ...]
     factors: tuple[Factor, ...] = ()
     """One for each source of a sum or a scale."""
@@ -91,6 +91,11 @@ class Graph(Flow):
             value = self.values[number]
             self._steps[number] = self._light(value) if value.is_data else None
         return self._steps[number]
+
+    def sources(self, number: int) -> tuple[int, ...]:
+        """What a light step takes; nothing of what is none."""
+        step = self.step(number)
+        return step.sources if step else ()
 
     def parameters(self, number: int) -> tuple[str, ...]:
         """Names of those that a value is made with beside data, made into something else first or not."""

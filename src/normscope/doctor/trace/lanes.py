@@ -14,13 +14,13 @@ once. Norms differ: their numbers are made from the value alone.
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 
 import torch
 from torch import Tensor
 
-from .flow import Flow, apart, rearranged
-from .operations import UNREPEATABLE, Origin, TracedValue
+from .flow import Flow
+from .operations import UNREPEATABLE, Origin, TracedValue, apart
 
 _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
 """Relative, of what random streams give; 1e-4 for wider numbers."""
@@ -38,33 +38,32 @@ class LaneWeights:
     width: int
     origin: Origin
     """What they are made from: numbers of the model, or data, so that every token has its own."""
-    values_NOI: Tensor | None
-    """Tokens, streams made, streams read; the mean over features where these differ. None on the meta device."""
+    values_NOI: Tensor
+    """Tokens, streams made, streams read; the mean over features where these differ. NaN on the meta device."""
     by_feature_NOID: Tensor | None = None
     """The same where every feature has its own, as behind a gate."""
 
     @property
     def total(self) -> float:
         """What streams that are all equal are multiplied with, the mean over tokens; NaN on the meta device."""
-        return nan if self.values_NOI is None else float(self.values_NOI.double().sum(-1).mean())
+        return float(self.values_NOI.double().sum(-1).mean())
 
     @property
     def _off(self) -> Tensor:
         """Of every token how far the sums of rows and columns are from 1; NaN on the meta device."""
-        each = torch.full((1, 1, 1), nan) if self.values_NOI is None else self.values_NOI.double()
+        each = self.values_NOI.double()
         return (torch.cat([each.sum(-1), each.sum(-2)], -1) - 1).abs()
 
     @property
     def from_doubly_stochastic(self) -> float:
         """The largest difference of a row's or a column's sum from 1, or the largest negative weight."""
-        negative = nan if self.values_NOI is None else float((-self.values_NOI.double()).max())
-        return max(float(self._off.max()), negative)
+        return max(float(self._off.max()), float((-self.values_NOI.double()).max()))
 
     @property
     def one_side_alone(self) -> float | None:
         """How far the sums of rows are from 1 where those of columns are all 1 and no weight is negative, or the other
         way round; None of any other weights."""
-        if self.values_NOI is None or bool((self.values_NOI < 0).any()):
+        if bool((self.values_NOI < 0).any()):
             return None
         near, far = sorted(float((self.values_NOI.double().sum(dim) - 1).abs().max()) for dim in (-1, -2))
         return far if near < SUMS_TO_ONE < far else None
@@ -72,22 +71,18 @@ class LaneWeights:
     @property
     def spread(self) -> float:
         """Standard deviation of all weights over tokens and streams, relative to their mean; NaN on the meta device."""
-        if self.values_NOI is None:
-            return nan
         each = self.values_NOI.double()
         mean = abs(float(each.mean()))
         return float(each.std(correction=0)) / mean if mean else float("inf")
 
     def tokens_off(self, by_more_than: float) -> float:
         """The share of tokens at which a sum of a row or a column differs from 1 by more than that."""
-        return nan if self.values_NOI is None else float((self._off.amax(-1) > by_more_than).double().mean())
+        return nan if isnan(self.total) else float((self._off.amax(-1) > by_more_than).double().mean())
 
     def applied(self, x_NID: Tensor) -> Tensor:
         """The streams that these weights make of others: (N, I, D) to (N, O, D)."""
         if self.by_feature_NOID is not None:
             return torch.einsum("noid,nid->nod", self.by_feature_NOID.to(x_NID), x_NID)
-        if self.values_NOI is None:
-            raise ValueError("weights on the meta device have no values")
         return torch.einsum("noi,nid->nod", self.values_NOI.to(x_NID), x_NID)
 
 
@@ -104,7 +99,7 @@ def weights_of(
     if apart(source, read, width) is None or apart(target, given, width) is None:
         return None
     if source.is_meta:
-        return LaneWeights(max(streams), width, origin, None)
+        return LaneWeights(max(streams), width, origin, torch.full((1, given, read), nan))
     held = {n: values[n].tensor for n in frozen}
 
     def again(x_NID: Tensor) -> Tensor | None:
@@ -148,7 +143,7 @@ def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int
         pair = _product(flow, value) if value.number not in norms else None
         if pair is not None:
             products[value.number] = pair
-            times.setdefault(rearranged(flow, pair[0]), set()).add(pair[1])
+            times.setdefault(flow.rearranged(pair[0]), set()).add(pair[1])
     shared = {root for root, weights in times.items() if len(weights) > 1}
     written = any(flow.depends(root, n) for root in shared for n in _weighed_before(flow, shared, products, root))
     if not written and not _are_mixed(flow, shared, products):
@@ -158,9 +153,9 @@ def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int
     sums: set[int] = set()
     for value in flow.values:
         number = value.number
-        if number in products and rearranged(flow, products[number][0]) in shared | sums:
+        if number in products and flow.rearranged(products[number][0]) in shared | sums:
             found[number] = products[number]
-        elif value.op == "add" and any(rearranged(flow, n) in found or n in sums for n in flow.predecessors[number]):
+        elif value.op == "add" and any(flow.rearranged(n) in found or n in sums for n in flow.predecessors[number]):
             sums.add(number)
     return found
 
@@ -182,7 +177,7 @@ def _product(flow: Flow, value: TracedValue) -> tuple[int, int] | None:
 
 def _weighed_before(flow: Flow, shared: set[int], products: dict[int, tuple[int, int]], root: int) -> list[int]:
     """Streams that a shared value is made from by way of a matrix, and that its numbers are made from too."""
-    own = [weight for x, weight in products.values() if rearranged(flow, x) == root]
+    own = [weight for x, weight in products.values() if flow.rearranged(x) == root]
     return [
         n
         for n in shared
@@ -198,5 +193,5 @@ def _are_mixed(flow: Flow, shared: set[int], products: dict[int, tuple[int, int]
     for value in flow.values:
         before = flow.predecessors[value.number]
         if value.op == "add" and len(before) == 2 and all(n in products for n in before):
-            sums[frozenset(rearranged(flow, products[n][0]) for n in before)] += 1
+            sums[frozenset(flow.rearranged(products[n][0]) for n in before)] += 1
     return any(count > 1 and roots <= shared for roots, count in sums.items())

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .flow import FUSED, REARRANGING, SOFTMAX, STACKING, Flow, rearranged
-from .operations import Origin, Ref, Trace, TracedValue, walked
+from .flow import Flow
+from .operations import FUSED, REARRANGING, SOFTMAX, STACKING, Origin, Ref, Trace, TracedValue, walked
 
 _WEIGHING = frozenset({"bmm", "mm", "mul", "sum", "unbind"})
 _LARGEST = 100
@@ -79,7 +79,7 @@ def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
         if not flow.values[number].tensor.numel():
             # A stack often starts from an empty one.
             continue
-        inner = rearranged(flow, number, any_size=True)
+        inner = flow.rearranged(number, any_size=True)
         pieces = [number] if flow.values[number].is_data and flow.values[number].tensor.numel() == size else []
         if flow.values[inner].op in STACKING:
             pieces = _sources(flow, inner, size) or pieces
@@ -230,7 +230,7 @@ def _blend(flow: Flow, value: TracedValue) -> _Blend | None:
 def _of(flow: Flow, left: int, right: int) -> _Blend | None:
     """left + z·(y - left), or (1 - z)·x + z·y."""
     for y, gate in _products(flow, right):
-        if (difference := _difference(flow, y)) and rearranged(flow, difference[1]) == rearranged(flow, left):
+        if (difference := _difference(flow, y)) and flow.rearranged(difference[1]) == flow.rearranged(left):
             return _Blend(left, difference[0], gate)
         for x, rest in _products(flow, left):
             if _is_rest(flow, rest, gate):
@@ -248,22 +248,22 @@ def _products(flow: Flow, number: int) -> list[tuple[int, int]]:
 
 
 def _is_gate(flow: Flow, number: int) -> bool:
-    value = flow.values[rearranged(flow, number)]
+    value = flow.values[flow.rearranged(number)]
     if value.op in ("rsub", "sub") and len(value.inputs) <= 2 and len(flow.predecessors[value.number]) == 1:
-        value = flow.values[rearranged(flow, flow.predecessors[value.number][0])]
+        value = flow.values[flow.rearranged(flow.predecessors[value.number][0])]
     return value.op == "sigmoid" and bool(flow.through_weights[value.number])
 
 
 def _difference(flow: Flow, number: int) -> tuple[int, int] | None:
-    value = flow.values[rearranged(flow, number)]
+    value = flow.values[flow.rearranged(number)]
     data = [a.number for a in value.args if isinstance(a, Ref)]
     return (data[0], data[1]) if value.op == "sub" and len(data) == len(value.args) == 2 else None
 
 
 def _is_rest(flow: Flow, number: int, gate: int) -> bool:
     """Whether a value is 1 minus the gate."""
-    value = flow.values[rearranged(flow, number)]
-    return value.op == "rsub" and [rearranged(flow, n) for n in value.inputs] == [rearranged(flow, gate)]
+    value = flow.values[flow.rearranged(number)]
+    return value.op == "rsub" and [flow.rearranged(n) for n in value.inputs] == [flow.rearranged(gate)]
 
 
 def _matrices(flow: Flow, number: int) -> frozenset[int]:

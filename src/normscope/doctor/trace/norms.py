@@ -4,10 +4,11 @@ DyT and Derf, which stand in the place of norms and do not do that, are known by
 """
 
 # N = tokens, D = width
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite, nan, prod
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ _ARITHMETIC = _REDUCING | frozenset(
 )
 _LARGEST = 24
 """Steps of a norm's arithmetic; LayerNorm written out has about ten."""
+_Norm = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,11 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
         shifted = _beside_one_number(flow, inner, "add")
         before = _beside_one_number(flow, inner if shifted is None else shifted, "mul")
         return None if before is None else NormFunction(before, value.op, nan, nan)  # type: ignore[arg-type]
-    return _found(flow, value, _behaviour)
+    for norm, x, source, gains in _tried(flow, value):
+        with suppress(ValueError):
+            if found := _behaviour(norm, x, source):
+                return replace(found, gain=found.gain * prod(map(_root_mean_square, gains)))
+    return None
 
 
 def power_of(flow: Flow, value: TracedValue) -> int | None:
@@ -73,42 +79,66 @@ def power_of(flow: Flow, value: TracedValue) -> int | None:
     Dividing by the variance in place of its root leaves -1, multiplying by the root in place of dividing 2, taking the
     mean away and no more 1.
     """
-    return _found(flow, value, _power)
-
-
-_Found = TypeVar("_Found")
-_Test = Callable[[Callable[[Tensor], Tensor], Tensor, int], _Found | None]
-
-
-def _found(flow: Flow, value: TracedValue, test: _Test[_Found]) -> _Found | None:
-    if value.op not in ("mul", "div") or not value.is_data:
-        return None
-    source = flow.dominators[value.number]
-    # A mean taken away first belongs to the norm.
-    earlier = flow.dominators[source] if source >= 0 and flow.values[source].op == "sub" else -1
-    for place in (earlier, source):
-        if place >= 0 and (found := _tested(flow, value, place, test)):
-            return found
+    for norm, x, _, _ in _tried(flow, value):
+        with suppress(ValueError):
+            if power := _power(norm, x):
+                return power
     return None
 
 
-def _power(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> int | None:
+def _tried(flow: Flow, value: TracedValue) -> Iterator[tuple[_Norm, Tensor, int, list[Tensor]]]:
+    """Of each value that it may be a norm of: it as a function of that, what to try it with, the number, and gains.
+
+    Ones stand for trained gains: where these differ, as of w · x / ‖x‖, tokens do not come out equally long. On the
+    meta device there are none of any kind.
+    """
+    if value.op not in ("mul", "div") or not value.is_data:
+        return
+    source = flow.dominators[value.number]
+    # A mean taken away first belongs to the norm.
+    earlier = flow.dominators[source] if source >= 0 and flow.values[source].op == "sub" else -1
+    for place in (n for n in (earlier, source) if n >= 0):
+        of = flow.values[place].tensor
+        alike = of.shape == value.shape and of.numel() and of.is_floating_point()
+        if not alike or value.number - place > 4 * _LARGEST:
+            continue
+        inside = flow.between(place, value.number)[1:]
+        ops = {flow.values[number].op for number in inside}
+        if len(inside) > _LARGEST or not ops <= _ARITHMETIC or not ops & _REDUCING:
+            continue
+        x = torch.randn(of.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        beside = {n for number in inside for n in flow.values[number].inputs if not flow.values[n].is_data}
+        own = {n: flow.values[n].tensor for n in beside if _is_own_gain(flow.values[n], of.shape[-1])}
+        ones = {n: torch.ones(t.shape, dtype=t.dtype) for n in beside if (t := flow.values[n].tensor).is_meta}
+        ones |= {n: torch.ones_like(vector) for n, vector in own.items()}
+
+        def norm(z: Tensor, place: int = place, ones: Mapping[int, Tensor] = ones) -> Tensor:
+            return flow.trace.again({**ones, place: z}, value.number)
+
+        yield norm, x.to(of.dtype) if of.is_meta else x.to(of), place, list(own.values())
+
+
+def _power(norm: _Norm, x: Tensor) -> int | None:
     """The power, where every token comes out along itself, or along itself less its mean."""
     small, large = _odd(norm, 30 * x), _odd(norm, 60 * x)
     before, after = small.norm(dim=-1), large.norm(dim=-1)
     centred = (x - x.mean(-1, keepdim=True)).double()
     along = max(float(functional.cosine_similarity(small, of, dim=-1).min()) for of in (x.double(), centred))
     powers = (after / before).log2()
-    other = x.clone()
-    other.view(-1, x.shape[-1])[0] += 10
-    alone = torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(x).reshape(-1, x.shape[-1])[1:])
     if not bool(powers.isfinite().all()):
         return None
     power = round(float(powers.mean()))
     steady = bool((powers - power).abs().max() < 1e-2)
     # A multiple of x itself is nothing that was meant for a norm.
     meant = power in (-3, -1, 2, 3) or (power == 1 and _close(norm(x + 30), norm(x)))
-    return power if steady and alone and along > 1 - 1e-3 and meant else None
+    return power if steady and _is_by_token(norm, x) and along > 1 - 1e-3 and meant else None
+
+
+def _is_by_token(norm: _Norm, x: Tensor) -> bool:
+    """Whether a change of the first token leaves all others as they are."""
+    other = x.clone()
+    other.view(-1, x.shape[-1])[0] += 10
+    return torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(x).reshape(-1, x.shape[-1])[1:])
 
 
 def _root_mean_square(vector: Tensor) -> float:
@@ -125,50 +155,21 @@ def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:
     return before[0] if flow.values[before[0]].shape == value.shape else None
 
 
-def _tested(flow: Flow, value: TracedValue, source: int, test: _Test[_Found]) -> _Found | None:
-    of = flow.values[source].tensor
-    if of.shape != value.shape or not of.numel() or not of.is_floating_point() or value.number - source > 4 * _LARGEST:
-        return None
-    inside = flow.between(source, value.number)[1:]
-    ops = {flow.values[number].op for number in inside}
-    if len(inside) > _LARGEST or not ops <= _ARITHMETIC or not ops & _REDUCING:
-        return None
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(of.shape, generator=generator, dtype=torch.float64)
-    beside = {n for number in inside for n in flow.values[number].inputs if not flow.values[n].is_data}
-    # Ones stand for trained gains: where these differ, as of w · x / ‖x‖, tokens do not come out equally long. On the
-    # meta device there are none of any kind.
-    gains = {n: torch.ones(t.shape, dtype=t.dtype) for n in beside if (t := flow.values[n].tensor).is_meta}
-    own = {n: flow.values[n].tensor for n in beside if _is_own_gain(flow.values[n], of.shape[-1])}
-    gains |= {n: torch.ones_like(vector) for n, vector in own.items()}
-    x = x.to(of.dtype) if of.is_meta else x.to(of)
-    try:
-        found = test(lambda replaced: flow.trace.again({**gains, source: replaced}, value.number), x, source)
-    except ValueError:
-        return None
-    if isinstance(found, NormFunction):
-        return replace(found, gain=found.gain * prod(map(_root_mean_square, own.values())))
-    return found
-
-
 def _is_own_gain(value: TracedValue, width: int) -> bool:
     vector = value.tensor.ndim > 0 and value.tensor.numel() == value.tensor.shape[-1] == width > 1
     return vector and value.origin == Origin.TRAINABLE and not value.tensor.is_meta
 
 
-def _behaviour(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> NormFunction | None:
+def _behaviour(norm: _Norm, x: Tensor, source: int) -> NormFunction | None:
     large = 30 * x
     # A gain and a shift may be inside: the odd part is free of shifts.
     y = _odd(norm, large)
     rows = y.square().mean(-1).sqrt()
     size = float(rows.mean())
-    other = large.clone()
-    other.view(-1, x.shape[-1])[0] += 10
-    same_for_the_rest = torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(large).reshape(-1, x.shape[-1])[1:])
     if not size or not isfinite(size) or not _close(_odd(norm, 2 * large), y):
         return None
     # Every token comes out equally long: dividing by a sum is no norm.
-    if not _close(rows, rows.mean().expand(rows.shape)) or not same_for_the_rest:
+    if not _close(rows, rows.mean().expand(rows.shape)) or not _is_by_token(norm, large):
         return _over_others(norm, large, y, source)
     kind: Literal["layer", "rms"] = "layer" if _close(norm(large + 30), norm(large)) else "rms"
     # Of two features, standardised ones are equally long by any measure, so that only here they are.
@@ -176,7 +177,7 @@ def _behaviour(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> Norm
     return NormFunction(source, kind, _epsilon(norm, standard, size), size, size)
 
 
-def _over_others(norm: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, source: int) -> NormFunction | None:
+def _over_others(norm: _Norm, x: Tensor, y: Tensor, source: int) -> NormFunction | None:
     """A norm over other dimensions than the last, or over several; None of anything else.
 
     What is multiplied along a dimension is lost in it, unless statistics are taken over that dimension.
@@ -204,7 +205,7 @@ def _along(x: Tensor, dimension: int) -> Tensor:
     return x * torch.linspace(1, 3, x.shape[dimension]).to(x).reshape(shape)
 
 
-def _epsilon(norm: Callable[[Tensor], Tensor], x: Tensor, size: float) -> float:
+def _epsilon(norm: _Norm, x: Tensor, size: float) -> float:
     """What is added to the mean square, found from multiples of x (every token's is 1) so small that it shows."""
     found = [1e-6]
     for _ in range(4):
@@ -217,7 +218,7 @@ def _epsilon(norm: Callable[[Tensor], Tensor], x: Tensor, size: float) -> float:
     return float(f"{found[-1]:.2g}") if abs(found[-1] / found[-2] - 1) < 0.1 else nan
 
 
-def _odd(norm: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _odd(norm: _Norm, x: Tensor) -> Tensor:
     return (norm(x) - norm(-x)).double() / 2
 
 

@@ -9,6 +9,24 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
+REARRANGING = frozenset(
+    {"view", "reshape", "_unsafe_view", "transpose", "t", "permute", "unsqueeze", "squeeze", "clone", "detach"}
+    | {"alias", "_to_copy", "expand", "slice", "rewritten"}
+)
+SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+
+FUSED = "scaled_dot_product"
+"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
+STACKING = frozenset({"stack", "cat"})
+BY_NUMBER = frozenset(
+    {"add", "sub", "rsub", "mul", "div", "neg", "abs", "pow", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log"}
+    | {"tanh", "sigmoid", "relu", "gelu", "silu", "mish", "elu", "leaky_relu", "hardswish", "softplus", "erf", "clamp"}
+    | {"clone", "detach", "alias", "_to_copy"}
+)
+"""Operations on each number alone, or on numbers in the same place."""
+RESHAPING = frozenset({"view", "reshape", "_unsafe_view"})
+
 _Node = TypeVar("_Node", bound=Hashable)
 
 
@@ -21,6 +39,23 @@ def walked(start: _Node, onwards: Callable[[_Node], Iterable[_Node]]) -> Iterato
         new = [node for node in dict.fromkeys(onwards(at)) if node not in seen]
         seen.update(new)
         todo += new
+
+
+def bits(numbers: int) -> Iterator[int]:
+    """The numbers in a set of them as bits, the lowest first."""
+    while numbers:
+        lowest = numbers & -numbers
+        yield lowest.bit_length() - 1
+        numbers ^= lowest
+
+
+def apart(x: Tensor, streams: int, width: int) -> Tensor | None:
+    """(..., n, D) or (..., n·D) as (N, n, D); None for streams that lie in another dimension."""
+    if not x.shape or x.numel() % (streams * width) or x.shape[-1] not in (width, streams * width):
+        return None
+    if streams > 1 and x.shape[-1] == width and (x.ndim < 2 or x.shape[-2] != streams):
+        return None
+    return x.reshape(-1, streams, width)
 
 
 _Place = tuple[tuple[int, ...], tuple[int, ...], int]

@@ -15,9 +15,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .flow import PRODUCTS
 from .forward import tensors_in
-from .operations import Origin, Ref, Trace, TracedValue, mapped, memory_of, overlaid, place_of, share_memory
+from .operations import PRODUCTS, Origin, Ref, Trace, TracedValue, mapped, memory_of, overlaid, place_of, share_memory
 
 # What takes of its tensor argument only shape, dtype and device.
 _OF_SHAPE_ALONE = frozenset(
