@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_587,
-    "lines of normscope": 55_485,
+    "lines": 68_455,
+    "lines of normscope": 55_227,
     "files": 401,
-    "import lines, %": 5.98,
-    "public nouns": 522,
+    "import lines, %": 5.97,
+    "public nouns": 517,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from normscope.measure import Estimate, Point, Summary, depth_points, expected_gradient_norms, recording, t_quantile
+from normscope.measure import Estimate, Point, Summary, depth_points, recording, t_quantile
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig
 from normscope.theory.predict import ModelSetting, predict
+from normscope_studies.figure_3.gradients import expected_gradient_norms
 from normscope_studies.theory import corrected
 
 BLOCKS, TOKENS, SENTENCES, SEEDS = 6, 12, 3, 16

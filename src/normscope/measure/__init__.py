@@ -1,7 +1,6 @@
 """What is recorded from any `nn.Module`."""
 
-from .line import weights_after
-from .passes import Point, depth_points, expected_gradient_norms, first_tensor, gradient_norms, recording
+from .passes import Point, depth_points, first_tensor, gradient_norms, recording, weights_after
 from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_beyond, t_quantile
 
 __all__ = [
@@ -11,7 +10,6 @@ __all__ = [
     "Summary",
     "counted_losses",
     "depth_points",
-    "expected_gradient_norms",
     "first_tensor",
     "gradient_norms",
     "lr_sensitivity",

@@ -1,4 +1,4 @@
-"""What is recorded of a model in a pass: values at points of the stream, and norms of gradients."""
+"""What is recorded of a model: values at points of a pass, sizes of tensors, and weights that are moved or updated."""
 
 import inspect
 import math
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .line import euclidean_norm
+from .unchanged import restored
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Reduced = TypeVar("_Reduced")
@@ -93,9 +93,6 @@ def _first_argument(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     return kwargs[named[0]] if named else None
 
 
-_Batch = TypeVar("_Batch")
-
-
 def gradient_norms(model: nn.Module) -> dict[str, float]:
     """Frobenius norm of each parameter's present gradient, by parameter name; parameters without one are left out."""
     named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
@@ -105,95 +102,72 @@ def gradient_norms(model: nn.Module) -> dict[str, float]:
     return {name: value for (name, _), value in zip(named, values, strict=True)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradientNorms:
-    """Frobenius norms of one parameter's gradient g over batches, each batch counting the same.
+_ELEMENTS_AT_ONCE = 1 << 16
+"""As many as stay in a processor's cache while several passes are made over them."""
 
-    Two different questions: how large is a batch's gradient (`mean_of_norms`), and how large is the gradient that
-    batches have in common (`norm_of_mean`, which is what Xiong et al. 2020, figure 3(a) and (b), shows).
+
+@contextmanager
+def moved(weights: Mapping[str, nn.Parameter], direction: Mapping[str, Tensor], distance: float) -> Iterator[None]:
+    """Weights so many times a direction away, while the context lasts; they come back bit by bit."""
+    start = {name: weights[name].detach().clone() for name in direction}
+    try:
+        with torch.no_grad():
+            for name, step in direction.items():
+                weights[name].add_(step, alpha=distance)
+        yield
+    finally:
+        with torch.no_grad():
+            for name, before in start.items():
+                weights[name].copy_(before)
+
+
+@torch.no_grad()
+def euclidean_norm(x: Tensor) -> float:
+    """‖x‖ of all entries, summed in float64 where the device has it."""
+    if x.device.type != "cpu" or x.numel() <= _ELEMENTS_AT_ONCE:
+        wide = torch.float32 if x.device.type == "mps" else torch.float64
+        return float(torch.linalg.vector_norm(x, dtype=wide))
+    # In the order of memory and a few entries at a time, as a copy of all would have to go there and come back.
+    in_order = x.permute(sorted(range(x.ndim), key=x.stride, reverse=True)).reshape(-1)
+    pieces = (some.double() for some in torch.split(in_order, _ELEMENTS_AT_ONCE))
+    return math.sqrt(sum(float(wide.dot(wide)) for wide in pieces))
+
+
+def mean_square(x: Tensor) -> float:
+    """The mean of all squares: of (..., D) E‖x‖²/d over the tokens."""
+    return euclidean_norm(x) ** 2 / x.numel()
+
+
+def weights_after(
+    model: nn.Module,
+    make: Callable[[nn.Module], torch.optim.Optimizer],
+    loss: Callable[[int], Tensor],
+    updates: Sequence[int],
+) -> dict[int, dict[str, Tensor]]:
+    """Copies of all trainable weights after each of these updates, by parameter name, in evaluation mode.
+
+    make: a fresh optimiser over the model's parameters, with its rate; any of torch's kind. loss: runs the model on the
+    batch of an update, counted from 1, and gives one number. Dropout is off, so that the same weights and batches
+    give the same updates. Weights, buffers, `.grad`, modes and random generators are at the end what they were; what
+    `make` or `loss` draws is drawn anew. Takes max(updates) forward and backward passes.
+
+    Raises ValueError for a loss that is not one finite number.
     """
-
-    batches: int
-    mean_of_norms: float
-    """Mean of ‖g‖: an unbiased estimate of E‖g‖."""
-    mean_of_squares: float
-    """Mean of ‖g‖²."""
-    norm_of_mean: float
-    """‖ḡ‖, ḡ the mean over the batches. Its square is biased upwards: E‖ḡ‖² = ‖Eg‖² + (trace of Cov g) / batches."""
-
-    @property
-    def expected_squared(self) -> float:
-        """Unbiased estimate of ‖Eg‖²: ‖ḡ‖² less `noise` / batches. NaN for one batch.
-
-        It may come out negative, where the batches have nothing in common that could be told from noise; its root
-        would be biased again and is left to the reader.
-        """
-        return self.norm_of_mean**2 - self.noise / self.batches
-
-    @property
-    def noise(self) -> float:
-        """Unbiased estimate of the trace of Cov g, E‖g - Eg‖². NaN for one batch."""
-        if self.batches == 1:
-            return math.nan
-        return (self.mean_of_squares - self.norm_of_mean**2) * self.batches / (self.batches - 1)
-
-
-class _Running:
-    """The mean of one parameter's gradients so far, and of their norms."""
-
-    def __init__(self, parameter: Tensor) -> None:
-        # bfloat16 would swallow what the hundredth batch adds to a mean.
-        dtype = torch.promote_types(parameter.dtype, torch.float32)
-        self.mean = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
-        self.norms, self.squares, self.used = 0.0, 0.0, False
-
-    def add(self, gradient: Tensor | None, batch: int) -> None:
-        """The gradient of the `batch`-th batch, from 1; None counts as 0."""
-        if gradient is None:
-            self.mean.mul_((batch - 1) / batch)
-            return
-        self.used = True
-        gradient = (gradient.to_dense() if gradient.layout != torch.strided else gradient).to(self.mean.dtype)
-        norm = euclidean_norm(gradient)
-        self.norms, self.squares = self.norms + norm, self.squares + norm**2
-        self.mean.lerp_(gradient, 1 / batch)
-
-
-def expected_gradient_norms(
-    model: nn.Module, batches: Iterable[_Batch], loss: Callable[[_Batch], Tensor]
-) -> dict[str, GradientNorms]:
-    """Gradient norms of `loss(batch)`, a scalar, over all batches, by parameter name.
-
-    Streamed: beside one batch's gradients it holds one running mean of them (float32 at least), however many batches
-    there are. `.grad` is neither read nor written, and no random number is drawn but by `loss`. A batch that does not
-    use a parameter counts as a gradient of 0; parameters that are frozen, or used by no batch, are left out.
-    Raises ValueError without batches, without a trainable parameter, or where the loss is not one number.
-    """
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if not named:
-        raise ValueError("no parameter of the model is trainable")
-    running = {name: _Running(p) for name, p in named.items()}
-    count = 0
-    for count, batch in enumerate(batches, 1):
-        with torch.enable_grad():
-            value = loss(batch)
-            single = value.reshape(()) if value.numel() == 1 else None
-        if single is None:
-            raise ValueError(f"the loss of a batch must be one number, got a tensor of shape {tuple(value.shape)}")
-        gradients = torch.autograd.grad(single, list(named.values()), allow_unused=True)
-        for one, gradient in zip(running.values(), gradients, strict=True):
-            one.add(gradient, count)
-        # The next batch's graph must not stand beside this one's gradients.
-        del value, single, gradients, gradient
-    if not count:
-        raise ValueError("no batches were given")
-    return {
-        name: GradientNorms(
-            batches=count,
-            mean_of_norms=one.norms / count,
-            mean_of_squares=one.squares / count,
-            norm_of_mean=euclidean_norm(one.mean),
-        )
-        for name, one in running.items()
-        if one.used
-    }
+    found = {}
+    with restored(model), torch.enable_grad():
+        optimizer = make(model)
+        for update in range(1, max(updates) + 1):
+            # The gradients that are there are the caller's.
+            for weight in model.parameters():
+                weight.grad = None
+            value = loss(update)
+            if value.numel() != 1 or not bool(value.isfinite().all()):
+                what = float(value.detach()) if value.numel() == 1 else f"a tensor of shape {tuple(value.shape)}"
+                raise ValueError(f"the loss of update {update} must be one finite number, got {what}")
+            value.reshape(()).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            if update in updates:
+                found[update] = {
+                    name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad
+                }
+    return found

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from normscope.measure.line import lowest
-
 from ..engine.pieces import Pieces
 from .cases import AdviceCase, AdviceConfig, rate_of
 from .training import baselines_of, train_once
@@ -174,3 +172,24 @@ def ladder_of(config: AdviceConfig, asked: tuple[AdviceCase, int, bool], pieces:
     again = {step: at_rate(case, rate_of(step), config, pieces, updates=updates, seed=2) for step in near}
     known = piece_of(case, "baselines", config, pieces, baselines_of)
     return Ladder(case=case, updates=updates, outcomes=outcomes, again=again, **known)
+
+
+def bottom(x: Sequence[float], y: Sequence[float]) -> float:
+    """Where the parabola through three points is lowest; the middle one's place where it has no bottom.
+
+    x: rising. Beyond the outer points only where the middle one is not the lowest.
+    """
+    (a, b, c), (left, here, right) = x, y
+    rise, fall = (b - a) * (right - here), (c - b) * (left - here)
+    return b - 0.5 * ((b - a) * rise - (c - b) * fall) / (rise + fall) if rise + fall > 0 else b
+
+
+def lowest(x: Sequence[float], y: Sequence[float]) -> float:
+    """Where a curve is lowest, by the parabola through its lowest point and the neighbours of that.
+
+    x: rising. That point itself where it is the first or the last, or where a neighbour is not finite.
+    """
+    at = min(range(len(y)), key=y.__getitem__)
+    if not 0 < at < len(y) - 1 or not all(map(math.isfinite, y[at - 1 : at + 2])):
+        return x[at]
+    return bottom(x[at - 1 : at + 2], y[at - 1 : at + 2])

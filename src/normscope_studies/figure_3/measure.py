@@ -13,7 +13,6 @@ from torch import nn
 from normscope.data.opening import DataConfig, open_corpus
 from normscope.data.parallel.batches import TranslationBatch
 from normscope.data.parallel.corpus import Corpus
-from normscope.measure import expected_gradient_norms
 from normscope.model import EncoderDecoder, ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.optim import OptimizerConfig, ScheduleConfig
@@ -23,6 +22,7 @@ from normscope.train import TrainConfig
 from normscope.train.device import keep_freed_memory, seed_micro_batch
 
 from ..engine.checks import check_different, check_least, check_rising, refuse_missing
+from .gradients import expected_gradient_norms
 
 POST, PRE = "post-ln", "pre-ln"
 PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}

@@ -1,9 +1,10 @@
 """The registry's formulas for a stack of the observed shape, in the form in which the observed one stands."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal
+from itertools import count
+from typing import Any, Literal
 
 from ...placement import Placement, Site, StackShape, SublayerKind, registered
 from ...placement.base import Initial, State
@@ -45,15 +46,7 @@ class _Norms:
 class _End:
     norm: _Norms = field(default_factory=_Norms)
 
-    def parameter(
-        self,
-        name: str,
-        *,
-        initial: Initial,
-        shape: tuple[int, ...] = (),
-        std: float = 0.0,
-        shared_by_block: bool = False,
-    ) -> Term:
+    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), **_: Any) -> Term:
         return parameter_term(initial, shape)
 
     def scheduled(self, name: str, *, initial: float) -> Term:
@@ -138,20 +131,18 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) ->
 
 
 @lru_cache(maxsize=128)
-def lane_blocks(placement: type[Placement], shape: StackShape, blocks: _Kinds, count: int) -> list[Segment]:
+def lane_blocks(placement: type[Placement], shape: StackShape, blocks: _Kinds, lanes: int) -> list[Segment]:
     """Each block of a placement with several streams, over a source for each; empty where it has not as many."""
-    if len(placement.streams) != count:
+    if len(placement.streams) != lanes:
         return []
-    formula, streams = placement(shape), sources(count)
+    formula, streams = placement(shape), sources(lanes)
     started = formula.start(Term("source", text="x"), _End())
     if any(isinstance(part, tuple) for part in started):
         # A history is no stream: it grows.
         return []
-    found, number = [], 0
-    for block, kinds in enumerate(blocks, 1):
-        sublayers = _sublayers(formula, block, kinds, number)
+    found = []
+    for sublayers in _sublayers(formula, blocks):
         after = formula.block(streams, sublayers)
-        number += len(kinds)
         if not isinstance(after, tuple) or len(after) != len(streams):
             return []
         found.append(as_segment(after))
@@ -172,14 +163,14 @@ def blocks_of(
 
 def _after(formula: Placement, state: State, blocks: _Kinds) -> State:
     """The state after these blocks."""
-    number = 0
-    for block, kinds in enumerate(blocks, 1):
-        state = formula.block(state, _sublayers(formula, block, kinds, number))
-        number += len(kinds)
+    for sublayers in _sublayers(formula, blocks):
+        state = formula.block(state, sublayers)
     return state
 
 
-def _sublayers(formula: Placement, block: int, kinds: Sequence[SublayerKind], first: int) -> list[_Sublayer]:
-    """Those of a block, the first of which has this number."""
-    sites = (Site(kind=kind, block=block, stack=formula.stack) for kind in kinds)
-    return [_Sublayer(site=site, number=number) for number, site in enumerate(sites, first)]
+def _sublayers(formula: Placement, blocks: _Kinds) -> Iterator[list[_Sublayer]]:
+    """Those of each block."""
+    number = count()
+    for block, kinds in enumerate(blocks, 1):
+        sites = [Site(kind=kind, block=block, stack=formula.stack) for kind in kinds]
+        yield [_Sublayer(site=site, number=next(number)) for site in sites]

@@ -35,11 +35,8 @@ class _NormalForm:
     with_branch: bool = False
 
 
-_FORMS: dict[bool, WeakKeyDictionary[Segment, dict[int, _NormalForm | None]]] = {
-    True: WeakKeyDictionary(),
-    False: WeakKeyDictionary(),
-}
-"""With the norms of queries and keys and without them: by segment, and by the identity of the branch looked at.
+_FORMS = WeakKeyDictionary[Segment, dict[tuple[bool, int], _NormalForm | None]]()
+"""By segment; by whether the norms of queries and keys are in it, and by the identity of the branch looked at.
 
 A registered formula is brought into its form once a process, and an observed one no longer kept than it is used.
 """
@@ -58,15 +55,15 @@ def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True, only
 
 def _form(segment: Segment, qk_norms: bool, only: Term | None) -> _NormalForm | None:
     """A segment's end over its start; of branches that run side by side the sums' others than `only` are left out."""
-    made = _FORMS[qk_norms].setdefault(segment, {})
-    if id(only) not in made:
+    made, key = _FORMS.setdefault(segment, {}), (qk_norms, id(only))
+    if key not in made:
         maker = _Maker(qk_norms, segment, only)
         # Deep formulas are deeper than Python's stack: what comes first is made first.
         for term in segment.terms:
             if term.kind not in ("sum", "scale"):
                 maker.form(term)
-        made[id(only)] = maker.form(segment.end)
-    return made[id(only)]
+        made[key] = maker.form(segment.end)
+    return made[key]
 
 
 def _same(observed: _NormalForm, expected: _NormalForm) -> bool:

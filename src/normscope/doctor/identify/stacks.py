@@ -82,14 +82,10 @@ def branches_of(stack: Stack, stream: Stream) -> tuple[Branch, ...]:
     return tuple(stream.branches[sublayer.formula.branch.branch + stream.before] for sublayer in stack.sublayers)
 
 
-def _pieces(stream: Stream) -> tuple[list[Segment], list[Segment]]:
-    """The formula in segments, and those of them that blocks make."""
-    pieces = segments(stream.formula)
-    return pieces, [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
-
-
 def _stack(stream: Stream, shape: StackShape, blocks: Sequence[Sequence[BranchKind]]) -> Stack:
-    pieces, inner = _pieces(stream)
+    pieces = segments(stream.formula)
+    # Those that blocks make.
+    inner = [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
     observed = StreamFormula(stream=stream, segments=inner)
     epsilons = [epsilon for name, epsilon in stream.norms if name == observed.norm and not math.isnan(epsilon)]
     found = fits(_in_lanes(observed, blocks), shape, blocks)

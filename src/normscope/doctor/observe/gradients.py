@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...measure.line import euclidean_norm, moved
+from ...measure.passes import euclidean_norm, moved
 from ...measure.unchanged import left_unchanged
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer, with_measured

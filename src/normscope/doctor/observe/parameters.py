@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor, nn
 
-from ...measure.line import euclidean_norm
+from ...measure.passes import euclidean_norm
 from ..measured import OutputMatrix, Table
 from ..trace.graph import Graph
 from ..trace.operations import Origin, Ref, Trace, TracedValue, memory_of

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...measure.line import euclidean_norm
+from ...measure.passes import euclidean_norm
 from ...placement import SublayerKind
 from ...theory.kernels import Activation
 from ...theory.mixing import Products

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ...measure.line import mean_square
+from ...measure.passes import mean_square
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of

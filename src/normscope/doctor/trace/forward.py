@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -29,11 +28,10 @@ def call_with(model: nn.Module, inputs: Inputs) -> Any:
 
 def loss_of_output(loss: Callable[..., Tensor] | None, inputs: Inputs) -> Callable[[Any], Tensor] | None:
     """The loss as a function of the output alone; one with two arguments is given these inputs as well."""
-    return partial(_swapped, loss, inputs) if loss is not None and _positional(loss) >= 2 else loss
-
-
-def _swapped(loss: Callable[..., Tensor], inputs: Inputs, output: Any) -> Tensor:
-    return loss(output, inputs)
+    if loss is None or _positional(loss) < 2:
+        return loss
+    of_both = loss
+    return lambda output: of_both(output, inputs)
 
 
 def _positional(function: Callable[..., Any]) -> int:

@@ -9,7 +9,8 @@ from torch import nn
 
 from kinds import examples
 from live import begin, live_tensors
-from normscope.measure import expected_gradient_norms, gradient_norms
+from normscope.measure import gradient_norms
+from normscope_studies.figure_3.gradients import expected_gradient_norms
 
 
 def small(seed: int = 0) -> nn.Sequential:

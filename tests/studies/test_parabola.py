@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from normscope.measure.line import bottom
+from normscope_studies.advice.ladder import bottom
 
 NUMBERS = st.floats(-5, 5)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.measure.line import euclidean_norm, mean_square, moved
+from normscope.measure.passes import euclidean_norm, mean_square, moved
 
 
 def net() -> nn.Module:
