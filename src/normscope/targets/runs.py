@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..doctor.lint.patient import Loading
 from ..errors import UserError
@@ -13,7 +13,7 @@ from ..runs.config import load, trust_run
 from ..runs.trained import load_run
 from ..settings.files import is_run, run_named
 from ..settings.tables import read_toml
-from ..tasks.protocol import Task, TrainingBatch
+from ..tasks.protocol import Task
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
 from .target import Target
@@ -57,28 +57,14 @@ def _target(
     return Target(
         title=f"{type(model).__name__} ({title})",
         model=model,
-        inputs=_BatchInputs(examined),
-        loss=_loss,
+        inputs=examined.run,
+        loss=lambda output, run: examined.loss(output),
         optimizer=make_optimizer(model, config.optimizer, None if groups is None else groups(model)),
         warmup_updates=config.schedule.warmup_updates,
         loading=loading,
         wanted_placement=config.model.placement,
         clip_norm=config.train.clip_norm,
     )
-
-
-class _BatchInputs:
-    """A batch of ours as inputs: it runs the model, and knows the loss that belongs to it."""
-
-    def __init__(self, batch: TrainingBatch) -> None:
-        self.batch = batch
-
-    def __call__(self, model: nn.Module) -> Any:
-        return self.batch.run(model)
-
-
-def _loss(output: Any, run: _BatchInputs) -> Tensor:
-    return run.batch.loss(output)
 
 
 def trust_target(text: str) -> None:

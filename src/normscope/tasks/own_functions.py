@@ -59,18 +59,14 @@ class ModelFile:
 
     def sources(self) -> tuple[Source, Source, bool]:
         """Batches of the training and of the validation, and whether the latter are the user's. Raises UserError."""
-        train = self._source("batches", needed=True)
-        assert train is not None
-        valid = self._source("validation", needed=False)
-        if valid is not None:
-            return train, valid, True
+        train = self._source("batches", self._function("batches", needed=True))
+        validation = self._function("validation", needed=False)
+        if validation is not None:
+            return train, self._source("validation", validation), True
         held = range(min(_HELD, train.count or _HELD))
         return train, source_of([train.batch(number, 0) for number in held], "batches"), False
 
-    def _source(self, name: str, *, needed: bool) -> Source | None:
-        function = self._function(name, needed=needed)
-        if function is None:
-            return None
+    def _source(self, name: str, function: Callable[..., Any]) -> Source:
         # Data are the same in runs of all seeds.
         seed_data(0)
         with torch.device("cpu"):
