@@ -10,7 +10,6 @@ from ..placement import AsBuilt, StandIn, named
 from ..placement.printing import formula
 from ..report.comparison.contents import Status
 from ..report.words import counted, joined, number, significant
-from ..tasks.protocol import FactLines
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE, ConfigurationOutcome, JudgedRuns, Outcome, perplexity
@@ -234,7 +233,9 @@ def formula_in(placement: str, config: RunConfig) -> str:
     return "; ".join(f"{kind}: {text}" for kind, text in found.items())
 
 
-def facts(configs: Sequence[RunConfig], corpus_facts: FactLines, *, seeds: Sequence[int]) -> FactLines:
+def facts(
+    configs: Sequence[RunConfig], corpus_facts: Sequence[tuple[str, str]], *, seeds: Sequence[int]
+) -> list[tuple[str, str]]:
     """What the runs of a comparison share, as rows of a table. seeds: how many each configuration has."""
     config = configs[0]
     train, task = config.train, task_of(config)
@@ -257,7 +258,7 @@ def facts(configs: Sequence[RunConfig], corpus_facts: FactLines, *, seeds: Seque
     ]
 
 
-def facts_of_stopping(rows: Sequence[JudgedRuns]) -> FactLines:
+def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
     """Which runs were stopped early, when and why, where some were."""
     runs = [(row, seed) for row in rows for seed in row.seeds]
     early = [(row, seed) for row, seed in runs if seed.status is Status.DECIDED]
@@ -275,7 +276,7 @@ def facts_of_stopping(rows: Sequence[JudgedRuns]) -> FactLines:
     ]
 
 
-def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> FactLines:
+def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:
     """A row for each placement, in multiples of what the model as it is built takes, or else of the first."""
     rows = []
     first = costs.get(AsBuilt.name) or next(iter(costs.values()), {})

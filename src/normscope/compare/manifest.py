@@ -12,7 +12,7 @@ from ..limits.ours import SealedJson
 from ..report.words import counted
 from ..runs.config import load, load_run_config
 from ..settings.tables import differences
-from ..tasks.protocol import AnyCorpus, FactLines
+from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
@@ -36,7 +36,7 @@ class _AboutCorpus:
     fingerprint: str
     unigram_nats: float
     """Entropy of the validation targets: the loss of a model that ignores its input."""
-    facts: FactLines
+    facts: list[tuple[str, str]]
     """Rows of a table."""
 
 

@@ -22,7 +22,7 @@ from ..train.device import seed_weights
 from .loss import LN2, unigram_entropy_nats
 from .own_batches import IGNORED, OwnBatch, Source, digest, labels_in
 from .own_functions import CONTRACT, ModelFile
-from .protocol import Evaluation, FactLines, LoadedRun, Task, TrainingBatch
+from .protocol import Evaluation, LoadedRun, Task, TrainingBatch
 from .run_config import RunConfig
 from .words import Words
 
@@ -137,7 +137,7 @@ class _OwnData:
             raise self.file.wrong(f"its model cannot be given the placement {placement}: {error}") from error
 
     @property
-    def facts(self) -> FactLines:
+    def facts(self) -> list[tuple[str, str]]:
         """Rows of a table."""
         valid = f"{len(self.validation):,} batches"
         return [
@@ -154,7 +154,7 @@ class _RecordedData:
 
     fingerprint: str
     chance_nats: float
-    facts: FactLines
+    facts: list[tuple[str, str]]
 
 
 class _OwnObjective(Objective):
@@ -283,7 +283,7 @@ class _Own(Task):
         # Where it lies on this machine is nothing for a report that others read.
         return f"that of {Path(config.model.factory).name}"
 
-    def corpus_facts(self, config: _OwnRunConfig, corpus: _OwnData | _RecordedData) -> FactLines:
+    def corpus_facts(self, config: _OwnRunConfig, corpus: _OwnData | _RecordedData) -> list[tuple[str, str]]:
         return corpus.facts
 
     def batch_words(self, config: _OwnRunConfig) -> str:

@@ -23,8 +23,6 @@ from ..train import Objective
 from ..train.device import seed_weights
 from .words import Words
 
-FactLines = list[tuple[str, str]]
-
 
 class AnyCorpus(Protocol):
     """What a run needs of a corpus whatever it holds."""
@@ -198,7 +196,7 @@ class Task(ABC):
         )
 
     @abstractmethod
-    def corpus_facts(self, config: Any, corpus: Any) -> FactLines:
+    def corpus_facts(self, config: Any, corpus: Any) -> list[tuple[str, str]]:
         """Rows of a table that say what is trained on."""
 
     @abstractmethod

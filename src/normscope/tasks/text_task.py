@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..placement import StackShape
 from ..train import Objective
 from .loss import unigram_entropy_nats
-from .protocol import Evaluation, FactLines, LoadedRun, Task, TrainingBatch
+from .protocol import Evaluation, LoadedRun, Task, TrainingBatch
 from .run_config import TextRunConfig
 
 
@@ -88,7 +88,7 @@ class TextTask(Task):
     def shapes(self, config: TextRunConfig) -> list[StackShape]:
         return [config.model.shape()]
 
-    def corpus_facts(self, config: TextRunConfig, corpus: DocumentCorpus) -> FactLines:
+    def corpus_facts(self, config: TextRunConfig, corpus: DocumentCorpus) -> list[tuple[str, str]]:
         train, valid = corpus.splits["train"], corpus.splits["valid"]
         return [
             ("Corpus", Path(config.data.corpus).name),

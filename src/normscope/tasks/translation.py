@@ -26,7 +26,7 @@ from ..placement import StackShape
 from ..train import Objective
 from . import words
 from .loss import LN2, smoothed_cross_entropy, unigram_entropy_nats
-from .protocol import Evaluation, FactLines, LoadedRun, Task, TrainingBatch
+from .protocol import Evaluation, LoadedRun, Task, TrainingBatch
 from .run_config import RunConfig
 
 
@@ -230,7 +230,7 @@ class Translation(Task):
     def shapes(self, config: TranslationRunConfig) -> list[StackShape]:
         return [stack_shape(config.model, "encoder"), stack_shape(config.model, "decoder")]
 
-    def corpus_facts(self, config: TranslationRunConfig, corpus: Corpus) -> FactLines:
+    def corpus_facts(self, config: TranslationRunConfig, corpus: Corpus) -> list[tuple[str, str]]:
         train, valid = corpus.splits["train"], corpus.splits["valid"]
         languages = f"{corpus.source.form.language} to {corpus.target.form.language}"
         return [
