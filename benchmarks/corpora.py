@@ -78,7 +78,7 @@ def by_normscope(text: Path, out: Path, processes: int) -> int:
     valid.write_text("A document.\n\nAnother one.\n")
     splits = {"train": (text,), "valid": (valid,)}
     config = DocumentsConfig(out=out, splits=splits, tokeniser="bpe", vocabulary_size=ENTRIES, processes=processes)
-    return prepare_documents(config).tokens["train"]
+    return int(prepare_documents(config).counts["tokens"]["train"])
 
 
 def by_datasets(text: Path, out: Path, processes: int) -> int:
