@@ -232,12 +232,14 @@ class Translation(Task):
 
     def corpus_facts(self, config: TranslationRunConfig, corpus: Corpus) -> list[tuple[str, str]]:
         train, valid = corpus.splits["train"], corpus.splits["valid"]
+        source, target = len(corpus.source.vocabulary), len(corpus.target.vocabulary)
+        joint = f"joint vocabulary: {source:,}"
         languages = f"{corpus.source.form.language} to {corpus.target.form.language}"
         return [
             ("Corpus", f"{Path(config.data.corpus).name}, {languages}"),
             ("Fingerprint", corpus.fingerprint),
             ("Sentences", f"{len(train):,} to train on, {len(valid):,} to validate on"),
-            ("Vocabulary", vocabulary_words(corpus.codec)),
+            ("Vocabulary", joint if corpus.codec.joint else f"{source:,} source, {target:,} target"),
         ]
 
     def batch_words(self, config: TranslationRunConfig) -> str:
@@ -255,12 +257,6 @@ class Translation(Task):
 
     def words(self, codec: Codec) -> words.Words:
         return words.of_codec(codec)
-
-
-def vocabulary_words(codec: Codec) -> str:
-    """How many tokens there are, in one table for both languages or in two."""
-    source, target = len(codec.source.vocabulary), len(codec.target.vocabulary)
-    return f"joint vocabulary: {source:,}" if codec.joint else f"{source:,} source, {target:,} target"
 
 
 TRANSLATION: Translation = Translation()

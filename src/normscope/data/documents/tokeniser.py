@@ -45,7 +45,10 @@ def _learned_bpe(counts: Mapping[str, int], size: int) -> Tokenizer:
 
 
 def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
-    characters = _characters(counts)
+    characters = Counter[str]()
+    for word, count in counts.items():
+        for character in word:
+            characters[character] += count
     # A small text has too few words without its rarest characters, and room for them all.
     for most in (size // _ALPHABET_SHARE, len(characters)):
         alphabet = _alphabet(characters, most)
@@ -70,14 +73,6 @@ def _trained_wordpiece(counts: Mapping[str, int], alphabet: Sequence[str], size:
     special = [*SPECIALS, *alphabet]
     model = BPE(unk_token=_UNK, continuing_subword_prefix=_CONTINUES)
     return trained(model, _text(spelt), size, special, limit_alphabet=0, continuing_subword_prefix=_CONTINUES)
-
-
-def _characters(words: Mapping[str, int]) -> Counter[str]:
-    frequencies: Counter[str] = Counter()
-    for word, count in words.items():
-        for character in word:
-            frequencies[character] += count
-    return frequencies
 
 
 def _alphabet(frequencies: Counter[str], most: int) -> list[str]:

@@ -17,7 +17,7 @@ from ..preparation import CorpusReport, TextPart
 from ..sources import texts_in
 from .codec import Codec, TextForm, check_language, has_rules
 from .corpus import SIDES
-from .vocabulary import EOS, Vocabulary
+from .vocabulary import EOS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,16 +192,11 @@ def encode_part(codec_folder: Path, part: TextPart) -> dict[str, NDArray[Any]]:
     for split, several in pairs.items():
         for at, (side, form) in enumerate(zip(SIDES, (codec.source, codec.target), strict=True)):
             lines = "".join(raw[at] + "\n" for raw, _ in several) if split != "train" else ""
-            tokens, lengths = _with_ends(form.vocabulary, [pair[at] for _, pair in several])
-            found = {"tokens": tokens, "lengths": lengths, "raw": np.frombuffer(lines.encode(), "u1")}
+            ids, lengths = form.vocabulary.encode_joined([pair[at] for _, pair in several])
+            tokens = np.insert(ids, np.cumsum(lengths), EOS).astype(token_dtype(len(form.vocabulary)))
+            found = {"tokens": tokens, "lengths": lengths + 1, "raw": np.frombuffer(lines.encode(), "u1")}
             arrays |= {f"{split}.{side}.{kind}": array for kind, array in found.items()}
     return arrays
-
-
-def _with_ends(vocabulary: Vocabulary, lines: Sequence[str]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Ids of all lines with EOS behind each, and how many are of each."""
-    tokens, lengths = vocabulary.encode_joined(lines)
-    return np.insert(tokens, np.cumsum(lengths), EOS).astype(token_dtype(len(vocabulary))), lengths + 1
 
 
 _codec = lru_cache(maxsize=1)(Codec.load)
