@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_422,
-    "lines of normscope": 55_194,
+    "lines": 68_414,
+    "lines of normscope": 55_186,
     "files": 401,
     "import lines, %": 5.97,
-    "public nouns": 516,
+    "public nouns": 511,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

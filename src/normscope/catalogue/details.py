@@ -10,6 +10,7 @@ from ..placement.reading import read, read_head
 from ..placement.schemes import SCHEMES, embedding_std, weight_std, weights_of
 from ..placement.symbol import Symbol, SymbolEnd, SymbolSublayer
 from ..placement.wiring import Wiring, wirings
+from ..report.words import significant
 from .rows import PlacementRow, Size, StackName, row
 
 VOCABULARY = 10_000
@@ -17,21 +18,25 @@ VOCABULARY = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightDraw:
+class _WeightDraw:
     """How one weight matrix of a block is drawn at first."""
 
     gain: float
     std: float
 
+    def __str__(self) -> str:
+        """The standard deviation, with the placement's gain in it where that is not 1."""
+        return significant(self.std, 3) + ("" if self.gain == 1 else f" (gain {self.gain:.3g})")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightRow:
+class _WeightRow:
     """A weight matrix of a sub-layer, in the first and the last block of every stack that has it."""
 
     sublayer: SublayerKind
     weight: str
-    first: dict[StackName, WeightDraw]
-    last: dict[StackName, WeightDraw]
+    first: dict[StackName, _WeightDraw]
+    last: dict[StackName, _WeightDraw]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +65,8 @@ class Details:
     output_rows: str
     scheme: str
     scheme_source: str
-    weights: list[WeightRow]
-    embedding: dict[StackName, WeightDraw]
+    weights: list[_WeightRow]
+    embedding: dict[StackName, _WeightDraw]
     unit_vectors: list[str]
     """Weights whose vectors every update puts back to length 1."""
     constants: dict[str, dict[str, float]]
@@ -88,7 +93,7 @@ def details(placement: type[Placement], size: Size) -> Details:
         scheme=placement.initialisation,
         scheme_source=scheme.source,
         weights=list(_weights(stacks)),
-        embedding={k: WeightDraw(gain=p.embedding_gain(), std=embedding_std(p)) for k, p in stacks.items()},
+        embedding={k: _WeightDraw(gain=p.embedding_gain(), std=embedding_std(p)) for k, p in stacks.items()},
         unit_vectors=list(placement.unit_vectors),
         constants=_constants(stacks),
         parameters=list(_parameters(stacks, last)),
@@ -98,12 +103,12 @@ def details(placement: type[Placement], size: Size) -> Details:
     )
 
 
-def _weights(stacks: dict[StackName, Placement]) -> Iterator[WeightRow]:
+def _weights(stacks: dict[StackName, Placement]) -> Iterator[_WeightRow]:
     kinds = dict.fromkeys(kind for placement in stacks.values() for kind in placement.stack.kinds)
     for kind in sorted(kinds, key=("attention", "cross_attention", "feed_forward").index):
         having = {name: placement for name, placement in stacks.items() if kind in placement.stack.kinds}
         for weight in weights_of(kind):
-            yield WeightRow(
+            yield _WeightRow(
                 sublayer=kind,
                 weight=weight,
                 first={name: _drawn(p, weight, kind, 1) for name, p in having.items()},
@@ -111,9 +116,9 @@ def _weights(stacks: dict[StackName, Placement]) -> Iterator[WeightRow]:
             )
 
 
-def _drawn(placement: Placement, weight: str, kind: SublayerKind, block: int) -> WeightDraw:
+def _drawn(placement: Placement, weight: str, kind: SublayerKind, block: int) -> _WeightDraw:
     site = Site(kind=kind, block=block, stack=placement.stack)
-    return WeightDraw(gain=placement.gain(weight, site), std=weight_std(placement, weight, site))
+    return _WeightDraw(gain=placement.gain(weight, site), std=weight_std(placement, weight, site))
 
 
 def _constants(stacks: dict[StackName, Placement]) -> dict[str, dict[str, float]]:

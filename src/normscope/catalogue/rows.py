@@ -77,7 +77,7 @@ def sized(model: str, blocks: str, width: int, ffn_width: int, heads: int) -> Si
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StackFacts:
+class _StackFacts:
     """What the formula asks for in one stack; lists have an entry for every block."""
 
     formula: list[str]
@@ -102,7 +102,7 @@ class PlacementRow:
     year: int
     citation: str
     models: list[ModelKind]
-    stacks: dict[StackName, StackFacts] = field(default_factory=dict)
+    stacks: dict[StackName, _StackFacts] = field(default_factory=dict)
     general_formula: list[str]
     """For a stack of the default size, where the placement is not defined for the model asked for."""
 
@@ -139,12 +139,12 @@ def row(placement: type[Placement], size: Size) -> PlacementRow:
 
 
 @cache
-def facts(placement: type[Placement], stack: StackShape) -> StackFacts:
+def facts(placement: type[Placement], stack: StackShape) -> _StackFacts:
     """One stack; the list and the pages ask for the same ones."""
     reading = read(placement(stack))
     cost = block_cost(placement(stack), stack.blocks)
     baseline = block_cost(named(BASELINE)(stack), stack.blocks)
-    return StackFacts(
+    return _StackFacts(
         formula=lines(placement, stack),
         brief_formula=brief_lines(placement, stack),
         final_norm=bool(reading.finish.norm.widths),

@@ -5,11 +5,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..placement.base import Initial
-from ..report.words import significant
 from .rows import PlacementRow, Size, StackName, in_order, row as row_of
 
 if TYPE_CHECKING:  # it imports torch, which the list does without
-    from .details import Details, WeightDraw
+    from .details import Details
 
 COUNTED = (
     "Cost: passes over one vector of the model's width, for one token in the last block, beside F: additions, "
@@ -87,19 +86,14 @@ def weight_rows(found: "Details") -> list[tuple[str, list[str]]]:
         crossing = row.sublayer == "cross_attention"
         if crossing and like and all((row.first[k], row.last[k]) == (like.first[k], like.last[k]) for k in row.first):
             continue
-        cells = [std(drawn[kind]) if kind in drawn else "" for kind in kinds for drawn in (row.first, row.last)]
+        cells = [str(drawn[kind]) if kind in drawn else "" for kind in kinds for drawn in (row.first, row.last)]
         table.append((f"cross {row.weight}" if crossing else row.weight, cells))
-    return [*table, ("embedding", [std(found.embedding[kind]) for kind in kinds for _ in (1, 2)])]
+    return [*table, ("embedding", [str(found.embedding[kind]) for kind in kinds for _ in (1, 2)])]
 
 
 def weight_columns(found: "Details") -> list[str]:
     """What the columns of `weight_rows` are."""
     return [f"{kind}, {which} block" for kind in found.wiring for which in ("first", "last")]
-
-
-def std(drawn: "WeightDraw") -> str:
-    """A standard deviation, with the placement's gain in it where that is not 1."""
-    return significant(drawn.std, 3) + ("" if drawn.gain == 1 else f" (gain {drawn.gain:.3g})")
 
 
 def facts(found: "Details") -> list[str]:

@@ -22,7 +22,7 @@ ALWAYS = (BASELINE, "post-ln")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountingResult:
+class _CountingResult:
     """A result that counts for the case, and how far away it is."""
 
     setting: known.EvidenceSetting
@@ -38,7 +38,7 @@ class CountingResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementEvidence:
+class _PlacementEvidence:
     """One placement and one question."""
 
     placement: str
@@ -56,9 +56,9 @@ class QuestionAnswers:
     """A question, with a claim for every placement that the model can have."""
 
     question: known.Question
-    claims: Sequence[PlacementEvidence]
+    claims: Sequence[_PlacementEvidence]
 
-    def of(self, group: known.Support) -> list[PlacementEvidence]:
+    def of(self, group: known.Support) -> list[_PlacementEvidence]:
         """The claims of a group, the strongest first."""
         found = [claim for claim in self.claims if claim.group == group]
         return sorted(found, key=lambda claim: claim.findings[0].mean if claim.findings else 0.0)
@@ -71,7 +71,7 @@ class EvidenceForModel:
     case: ModelToTrain
     settings: Mapping[str, known.EvidenceSetting]
     """Everything that was measured, whatever the model, by name."""
-    measured: Sequence[CountingResult]
+    measured: Sequence[_CountingResult]
     """Results of the same kind of model and optimiser, the nearest first."""
     answers: Sequence[QuestionAnswers]
     rates: Sequence[known.BestRate]
@@ -134,14 +134,14 @@ def _placements(case: ModelToTrain, asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(placement.name for placement in found))
 
 
-def _measured(case: ModelToTrain, evidence: known.Evidence) -> list[CountingResult]:
+def _measured(case: ModelToTrain, evidence: known.Evidence) -> list[_CountingResult]:
     found = []
     for name, setting in evidence.settings.items():
         seen: list[EvidenceRow | known.BestRate] = [*evidence.findings, *evidence.rates]
         under = sorted({one.optimizer for one in seen if one.setting == name})
         counting = [optimizer for optimizer in under if counts_for(case.optimizer, optimizer)]
         if setting.model == case.model and counting:
-            found.append(CountingResult(setting=setting, distance=distance(case, setting), optimizers=counting))
+            found.append(_CountingResult(setting=setting, distance=distance(case, setting), optimizers=counting))
     return sorted(found, key=lambda one: one.distance.total)
 
 
@@ -163,7 +163,7 @@ def _answered(
             "not known" if not counting else "undecided" if disagree or not decided else decided.pop()
         )
         claims.append(
-            PlacementEvidence(
+            _PlacementEvidence(
                 placement=placement,
                 group=group,
                 findings=counting,
@@ -228,7 +228,7 @@ def plain(choice: EvidenceForModel) -> dict[str, Any]:
     return {**found, "recommended": [asdict(one) for one in recommended(choice)]}
 
 
-def _near(choice: EvidenceForModel, claim: PlacementEvidence) -> list[EvidenceRow]:
+def _near(choice: EvidenceForModel, claim: _PlacementEvidence) -> list[EvidenceRow]:
     return [one for one in claim.findings if choice.scale(one.setting) == "near"]
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..report.words import counted, interval, joined, learning_rate, number, significant
 from .case import NEAR
-from .choice import GROUPS, EvidenceForModel, PlacementEvidence, QuestionAnswers, recommended
+from .choice import GROUPS, EvidenceForModel, QuestionAnswers, recommended
 from .evidence import AdviceClaim, Published
 
 _FIRST = 3
@@ -93,7 +93,8 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
     else:
         said.append("Evidence of ours is of other sizes than this model's.")
     for answered in (one for one in choice.answers if one.claims):
-        groups = [f"{group}: {_first(answered.of(group))}" for group in GROUPS[:3] if answered.of(group)]
+        named = {group: [claim.placement for claim in answered.of(group)] for group in GROUPS[:3]}
+        groups = [f"{group}: {_first(names)}" for group, names in named.items() if names]
         said.append(f"{answered.question.heading} {'; '.join(groups or ['not known of any']).capitalize()}.")
     said.append(
         "What is supported at a small scale is a reason to try it, and none to rely on it: `normscope doctor` names a "
@@ -102,9 +103,8 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
     return PageSection(heading="In short", before=said)
 
 
-def _first(claims: Sequence[PlacementEvidence]) -> str:
+def _first(names: Sequence[str]) -> str:
     """The strongest by name, the others by their number."""
-    names = [claim.placement for claim in claims]
     return joined(names if len(names) <= _FIRST + 1 else [*names[:_FIRST], f"{len(names) - _FIRST} more"])
 
 
@@ -133,27 +133,20 @@ def _answer(choice: EvidenceForModel, answered: QuestionAnswers) -> PageSection:
         scales = {choice.scale(finding.setting) for claim in claims for finding in claim.findings}
         one_scale = scales.pop() if len(scales) == 1 else ""
         columns = ["placement", "difference", "seeds", "results/", *([] if one_scale else ["scale"]), "remark"]
-        rows = [row for claim in claims for row in _claim_rows(choice, claim, with_scale=not one_scale)]
+        rows = []
+        for claim in claims:
+            for place, finding in enumerate(claim.findings):
+                remark = finding.note
+                if claim.disagree:
+                    remark = "; ".join(filter(None, [f"{finding.answer} here, and results point apart", remark]))
+                name, difference = "" if place else claim.placement, interval(finding.mean, finding.half_width)
+                where, scale = _where(choice, finding.setting, finding.optimizer), choice.scale(finding.setting)
+                rows.append([name, difference, str(finding.seeds), where, *([] if one_scale else [scale]), remark])
         if rows:
             tables.append(TextTable(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows))
     after = list(_not_known(choice, answered))
     rule = f"{question.rule[0].upper()}{question.rule[1:]}; in {question.unit}."
     return PageSection(heading=question.heading, before=[rule] if tables else [], tables=tables, after=after)
-
-
-def _claim_rows(choice: EvidenceForModel, claim: PlacementEvidence, *, with_scale: bool) -> Iterator[list[str]]:
-    for place, finding in enumerate(claim.findings):
-        remark = finding.note
-        if claim.disagree:
-            remark = "; ".join(filter(None, [f"{finding.answer} here, and results point apart", remark]))
-        yield [
-            claim.placement if place == 0 else "",
-            interval(finding.mean, finding.half_width),
-            str(finding.seeds),
-            _where(choice, finding.setting, finding.optimizer),
-            *([choice.scale(finding.setting)] if with_scale else []),
-            remark,
-        ]
 
 
 def _not_known(choice: EvidenceForModel, answered: QuestionAnswers) -> Iterator[str]:
