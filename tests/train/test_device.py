@@ -24,7 +24,6 @@ from normscope.train.device import (
     seed_data,
     seed_micro_batch,
     seed_weights,
-    set_threads,
 )
 
 CPU = torch.device("cpu")
@@ -50,8 +49,6 @@ def test_precisions_by_name():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
     with autocast(CPU, "fp32"):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
-    with pytest.raises(UserError, match="fp32, tf32 or bf16"):
-        autocast(CPU, "fp8")
 
 
 def test_tf32_is_of_cuda_alone():
@@ -90,13 +87,6 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPat
     assert available_cores() == 7
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert available_cores() == 1
-
-
-def test_threads():
-    set_threads(1)
-    assert torch.get_num_threads() == 1
-    with pytest.raises(UserError):
-        set_threads(0)
 
 
 def test_other_instructions_of_the_same_processor_are_a_change_of_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import disk_errors, whole_folder
-from ..limits.ours import nothing_of_ours, refuse_foreign
 from ..model import EncoderDecoder, LanguageModel, MaskedEncoder
 from ..model.placed import RMSNorm
 from ..runs.trained import load_run
@@ -149,7 +148,6 @@ def export(model: AnyModel, words: Words, out: Path, form: ExportForm) -> float:
     not empty, where `form` cannot hold the model, and without the library that opens it.
     """
     refuse(form, model)
-    refuse_foreign(out, nothing_of_ours)
     model = model.cpu().float().eval()
     with disk_errors(f"writing {out}"), whole_folder(out) as folder:
         form.write(model, folder, words)

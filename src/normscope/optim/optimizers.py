@@ -17,8 +17,6 @@ from ..errors import UserError, installation
 from ..settings.tables import check_choices
 from .groups import GroupsConfig, given_groups, parted, roles
 
-_UpdateRule = Literal["muon", "adamw"]
-
 
 class Muon(torch.optim.Optimizer):
     """torch's Muon over the groups of rule `muon`, whose parameters are matrices, and its AdamW over all others.
@@ -35,7 +33,7 @@ class Muon(torch.optim.Optimizer):
         params: Iterable[Any],
         lr: float = 1e-3,
         *,
-        rule: _UpdateRule = "muon",
+        rule: Literal["muon", "adamw"] = "muon",
         momentum: float = 0.95,
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-8,

@@ -17,14 +17,14 @@ from ..model.linear import fast_matmul
 from ..optim import make_optimizer
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
-from ..train.device import Precision, autocast, keep_freed_memory, prepare_cuda, set_threads
+from ..train.device import Precision, autocast, keep_freed_memory, prepare_cuda
 
 
 def prepare_machine(config: RunConfig, device: torch.device) -> bool:
     """Set threads, products and memory for this process; True where float32 products go through oneDNN."""
     threads = config.train.threads
     if threads != "auto":
-        set_threads(threads)
+        torch.set_num_threads(threads)  # results may differ in the last bit between numbers
     if device.type == "cpu":
         keep_freed_memory()
     else:

@@ -52,20 +52,9 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def set_threads(threads: int) -> None:
-    """Let CPU operations of this process use `threads` threads. Results may differ in the last bit between counts."""
-    if threads < 1:
-        raise UserError(f"threads must be at least 1, got {threads}")
-    torch.set_num_threads(threads)
-
-
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """fp32, tf32: as written. bf16: factors and results of products in bfloat16; weights and sums stay float32."""
-    if precision in ("fp32", "tf32"):
-        return nullcontext()
-    if precision == "bf16":
-        return torch.autocast(device.type, torch.bfloat16)
-    raise UserError(f"unknown precision {precision!r}; choose fp32, tf32 or bf16")
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 def refuse_precision(device: torch.device, precision: Precision) -> None:

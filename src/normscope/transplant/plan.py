@@ -53,6 +53,8 @@ class StackPlan:
     blocks: tuple[BlockPlan, ...]
     final_norm: str
     """The model's own final norm where it is passed over; "" where it stays, or where there is none."""
+    norms_like_the_models: bool
+    """Whether norms of the model and norms that are made like them can be the placement's."""
     norms_embedding: bool
     """Whether what enters the first block has to be normed afterwards."""
     norms_end: bool | None
@@ -62,12 +64,6 @@ class StackPlan:
     def is_same(self) -> bool:
         """Whether it has the placement already."""
         return self.found.placement == self.placement.name
-
-    @property
-    def norms_like_the_models(self) -> bool:
-        """Whether norms of the model and norms that are made like them can be the placement's."""
-        plain = self.found.norm in ("layer-norm", "rms-norm") and self.placement.default_norm == "layer-norm"
-        return plain or self.is_same
 
     @property
     def all_norms(self) -> list[str]:
@@ -134,14 +130,14 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
                 raise TransplantRefused(
                     f"{norm.module}: {path} reads this norm, which stands outside of it and cannot be passed over there"
                 )
-    own = found.norm in ("layer-norm", "rms-norm") and target.default_norm == "layer-norm"
+    fits = same or (found.norm in ("layer-norm", "rms-norm") and target.default_norm == "layer-norm")
     blocks = [
-        _block(path, program, some, kinds, reset=reset, fits=own or same)
+        _block(path, program, some, kinds, reset=reset, fits=fits)
         for path, program, some in zip(paths, made, norms.values(), strict=True)
     ]
     start, finish = _ends_of(target.name, shape)
     passed = "" if final is None or same or _keeps_final(made[-1], placement) else final
-    if passed and ("finish", "main") in dict(blocks[-1].program.norms) and (own or same):
+    if passed and ("finish", "main") in dict(blocks[-1].program.norms) and fits:
         blocks[-1] = replace(blocks[-1], reused={**blocks[-1].reused, ("finish", "main"): passed})
     elif passed:
         blocks[-1] = replace(blocks[-1], idle=(*blocks[-1].idle, passed))
@@ -155,6 +151,7 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
         kinds=kinds,
         blocks=tuple(blocks),
         final_norm=passed,
+        norms_like_the_models=fits,
         norms_embedding=start and (found.embedding_norm or not wants_start),
         norms_end=None if open_end else wanted,
     )
