@@ -15,6 +15,7 @@ from normscope.files import write_over
 from normscope.limits.reading import read_json
 from normscope.report.words import Tone
 
+from .engine import page
 from .engine.checks import check_least, settings_of
 from .engine.page import Findings, Link, Marked, StudyTable, TableCell
 from .engine.pieces import Pieces
@@ -215,8 +216,8 @@ def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
         "is published, and says how far off was allowed.",
     ]
     for one in (*tables(rows, results, out), conditions(rows, results, out)):
-        lines += ["", f"## {one.title}", "", f"| {' | '.join(one.columns)} |", f"|{' --- |' * len(one.columns)}"]
-        lines += [f"| {' | '.join(_written(cell).replace('|', '&#124;') for cell in row)} |" for row in one.rows]
+        written = ([_written(cell).replace("|", "&#124;") for cell in row] for row in one.rows)
+        lines += ["", f"## {one.title}", "", *page.markdown(one.columns, written)]
     return "\n".join(lines) + "\n"
 
 

@@ -27,11 +27,6 @@ def test_every_pair_of_places(sentences):
     assert found.apart == pytest.approx(np.mean(apart) if apart else 0.0, abs=1e-12)
 
 
-def test_no_sentences():
-    with pytest.raises(ValueError, match="no sentences"):
-        repeats([], [])
-
-
 def test_of_a_corpus():
     corpus = open_corpus(DataConfig(toy_pairs=50))
     batch = collate(corpus.splits["train"], np.arange(8))

@@ -64,8 +64,6 @@ class TestDeviation:
         assert found.largest == pytest.approx(5.0)
         assert found.root_mean_square == pytest.approx(np.sqrt((2**2 + 5**2) / 5))
         assert (found.within, found.beyond) == (("a",), ("b",))
-        with pytest.raises(ValueError, match="no curves"):
-            spread_of({}, limit_percent=1.0)
 
     @pytest.mark.parametrize(
         ("limit", "verdict", "conditions"),

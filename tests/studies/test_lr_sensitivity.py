@@ -33,9 +33,6 @@ def test_a_run_that_did_not_stay_finite_counts_as_its_first_loss() -> None:
 
 
 def test_arms_of_one_rate_have_none() -> None:
-    found = trained_of({POST_BARE[0]: 3.0}, epoch=FOUR.epoch_updates)
-    with pytest.raises(ValueError, match="two rates"):
-        found.lr_sensitivity(POST_BARE[:1])
     assert over_rates_4(replace(FOUR, pairs=("en-de",))) == {}
     one_rate = replace(TWO, adam_lrs=(1e-3,), sgd_lrs=(0.2,))
     assert sensitivity_data(over_rates_2(one_rate), trained_of({}, epoch=1)) == []

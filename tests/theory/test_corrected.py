@@ -21,8 +21,6 @@ class TestSquaredNorms:
 
     def test_the_embedding_is_depth_zero(self):
         assert corrected.pre_ln_squared_norm(0, width=64) == (64, 64)
-        with pytest.raises(ValueError, match="counts from 0, the embedding, got -1"):
-            corrected.pre_ln_squared_norm(-1, width=64)
 
     @given(blocks=st.integers(0, 60), tokens=st.integers(1, 300))
     def test_the_stream_stays_within(self, blocks, tokens):
@@ -110,11 +108,6 @@ class TestConcentration:
         sampled = np.random.default_rng(5).chisquare(512, 40_000)
         for found, expected in ((np.mean(sampled < 460.8), lower), (np.mean(sampled > 563.2), upper)):
             assert abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / 40_000)
-
-    @pytest.mark.parametrize("epsilon", [0.0, 1.0, math.nan])
-    def test_chi_square_tails_need_a_share(self, epsilon):
-        with pytest.raises(ValueError, match="between 0 and 1"):
-            corrected.chi_square_tails(width=8, epsilon=epsilon)
 
     def test_probability(self):
         assert corrected.theorem_1_probability(delta=0.125) == pytest.approx(0.865, rel=1e-12)

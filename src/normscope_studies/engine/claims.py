@@ -111,12 +111,7 @@ class Spread:
 
 
 def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float, first: int = 0) -> Spread:
-    """Over curves by name; those of one name stand or fall together. `first`: what the first place is called.
-
-    Raises ValueError without any.
-    """
-    if not curves:
-        raise ValueError("no curves to compare")
+    """Over curves by name; those of one name stand or fall together. `first`: what the first place is called."""
     every = [(name, one) for name, several in curves.items() for one in several]
     where, worst = max(every, key=lambda named: named[1].largest_off[0])
     values = np.concatenate([100 * one.deviation for _, one in every])

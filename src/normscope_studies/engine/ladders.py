@@ -6,7 +6,6 @@ An arm is a placement under an optimiser with a warm-up; `climb` trains what the
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from normscope.compare.grid import Cell, write_configs
 from normscope.compare.pool import run_cells
@@ -102,22 +101,6 @@ class Ladder:
         """By how many nats it ends above another, each at its best rate; over seeds in pairs."""
         return estimate([a - b for a, b in zip(self.finals, other.finals, strict=True)])
 
-    def data(self) -> dict[str, Any]:
-        """For results.json."""
-        found = self.sensitivity
-        return {
-            "warmup_updates": self.warmup_updates,
-            "ladder_nats": self.nats,
-            "ladder_finite": [[run.finite for run in row] for row in self.runs],
-            "best_lr": self.best_lr,
-            "best_at_an_end": self.at_an_end,
-            "last_loss_nats": self.finals,
-            "mean_nats": self.mean_nats,
-            "sensitivity_nats": found.value,
-            "sensitivity_low": found.low,
-            "sensitivity_high": found.high,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmupPair:
@@ -197,13 +180,6 @@ def gains_at_most(pairs: Mapping[_ArmKey, WarmupPair], edge: float, unigram_nats
     """Whether a warm-up gains at most so much, of all pairs together by Holm; None where neither run learned."""
     family = {key: (pair.gain, -math.inf, edge) for key, pair in pairs.items() if pair.learned(unigram_nats)}
     return {**dict.fromkeys(pairs), **holm(family)}
-
-
-def machines(ladders: Iterable[Ladder]) -> str:
-    """What trained their runs, in words."""
-    environments = (cell.folder.environment() for ladder in ladders for cell in ladder.cells)
-    kinds = {(one["accelerator"] or one["processor"], one["torch"]) for one in environments}
-    return ", ".join(f"{machine}, torch {torch}" for machine, torch in sorted(kinds))
 
 
 def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[_LadderRun]:

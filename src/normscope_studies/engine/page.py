@@ -240,3 +240,9 @@ def cell(value: str | float | None) -> str:
 def kind(value: TableCell) -> str:
     """Which of the cells' forms a value has."""
     return "link" if isinstance(value, Link) else "marked" if isinstance(value, Marked) else "plain"
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table's lines for readers of text; cells are Markdown."""
+    heads = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    return [*heads, *(f"| {' | '.join(row)} |" for row in rows)]

@@ -13,6 +13,8 @@ from normscope.evidence.judging import LEARNED_NATS
 from normscope.placement.base import ModelKind
 from normscope.report.words import learning_rate, number
 
+from ..engine.page import markdown
+
 CASES = (
     ModelToTrain(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
     ModelToTrain(model="decoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e10),
@@ -109,8 +111,7 @@ def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
         "that it says anything about. The first column leads to all numbers, each with its source.\n"
     )
     questions = [question.heading for question in QUESTIONS.values()]
-    yield f"| model | evidence | {' | '.join(questions)} |"
-    yield f"|{' --- |' * (2 + len(questions))}"
+    rows = []
     for choice in choices:
         scales = [one.scale for one in choice.measured]
         nearest = next((scale for scale in get_args(SizeClass) if scale in scales), "none")
@@ -119,7 +120,8 @@ def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
         for answered in choice.answers:
             known = sum(claim.group != "not known" for claim in answered.claims)
             cells.append(f"{len(answered.of('supported'))} of {known}" if known else "not known")
-        yield f"| {' | '.join(cells)} |"
+        rows.append(cells)
+    yield from markdown(["model", "evidence", *questions], rows)
     yield ""
 
 
@@ -184,15 +186,12 @@ def command(case: ModelToTrain) -> str:
 def _results(evidence: Evidence) -> Iterator[str]:
     yield "## What was measured\n"
     yield "Tokens are those that a training saw, or the most it can have seen where batches are filled up to a limit.\n"
-    columns = ("result", "kind of model", "optimisers", "blocks", "width", "updates", "tokens", "text")
-    yield f"| {' | '.join(columns)} |"
-    yield f"|{' --- |' * len(columns)}"
+    rows = []
     for name, one in evidence.settings.items():
         seen: list[EvidenceRow | BestRate] = [*evidence.findings, *evidence.rates]
         optimizers = dict.fromkeys(found.optimizer for found in seen if found.setting == name)
-        other = name.removeprefix(one.result)
         cells = [
-            f"[{one.result}](../results/{one.result}/README.md){other}",
+            f"[{one.result}](../results/{one.result}/README.md){name.removeprefix(one.result)}",
             one.model,
             ", ".join(optimizers) or "–",
             "–".join(f"{blocks}" for blocks in dict.fromkeys(one.blocks)),
@@ -201,7 +200,8 @@ def _results(evidence: Evidence) -> Iterator[str]:
             f"{one.tokens:,}",
             one.text,
         ]
-        yield f"| {' | '.join(cells)} |"
+        rows.append(cells)
+    yield from markdown(("result", "kind of model", "optimisers", "blocks", "width", "updates", "tokens", "text"), rows)
     yield ""
 
 
@@ -231,8 +231,6 @@ def _sentences(said: Sequence[str]) -> Iterator[str]:
 def _table(table: TextTable) -> Iterator[str]:
     if table.title:
         yield f"**{table.title.capitalize()}**\n"
-    yield f"| {' | '.join(table.columns)} |"
-    yield f"|{' --- |' * len(table.columns)}"
-    for row in table.rows:
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|').replace('*', chr(92) + '*') for cell in row)} |"
+    escaped = ([re.sub(r"([|*])", r"\\\1", cell) for cell in row] for row in table.rows)
+    yield from markdown(table.columns, escaped)
     yield ""

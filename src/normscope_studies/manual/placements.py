@@ -13,6 +13,7 @@ from normscope.placement import Placement, registered
 from normscope.report.words import significant
 from normscope.theory.predict import ModelSetting, StackPrediction, predict_or_refuse
 
+from ..engine.page import markdown
 from .curves import DepthCurve, curves_svg
 from .measured import PlacementResults, measured
 
@@ -126,10 +127,8 @@ def _depth(found: Details, predicted: _PredictedFigure) -> Iterator[str]:
 
 def _weights(found: Details, size: str) -> Iterator[str]:
     yield f"## Weights and cost\n\nFor {size}. Initial weights: `{found.scheme}`, {found.scheme_source}.\n"
-    yield f"| standard deviation of | {' | '.join(words.weight_columns(found))} |"
-    yield f"| --- |{' --- |' * len(words.weight_columns(found))}"
-    for weight, cells in words.weight_rows(found):
-        yield f"| {weight} | {' | '.join(cells)} |"
+    columns = ["standard deviation of", *words.weight_columns(found)]
+    yield from markdown(columns, ([weight, *cells] for weight, cells in words.weight_rows(found)))
     yield ""
     yield from (f"- {statement}" for statement in words.statements(found))
     yield ""
@@ -203,16 +202,13 @@ def _fitting(row: PlacementRow, size: Size) -> Size:
 def _overview(table: Sequence[PlacementRow], size: Size) -> Iterator[str]:
     yield f"## All of them\n\nNumbers are for {size}; of two, the first is the encoder's and the second the decoder's."
     yield f"{words.EXTRA} {words.COUNTED}\n"
-    yield f"| {' | '.join(_COLUMNS)} |"
-    yield f"|{' --- |' * len(_COLUMNS)}"
+    rows = []
     for row in table:
         name = f"[{row.name}](placements/{row.name}.md)"
-        cells = [
-            f"*{name}*" if row.variant_of else name,
-            "<br>".join(f"`{line}`" for line in words.formula(row, brief=True)),
-            str(row.year),
-            words.defined(row, size),
-            *words.counts(row).values(),
-        ]
-        yield f"| {' | '.join(cells)} |"
+        formula = "<br>".join(f"`{line}`" for line in words.formula(row, brief=True))
+        defined = words.defined(row, size)
+        rows.append(
+            [f"*{name}*" if row.variant_of else name, formula, str(row.year), defined, *words.counts(row).values()]
+        )
+    yield from markdown(_COLUMNS, rows)
     yield "\nNames in italics are variants: another reading of the placement above them.\n"

@@ -19,7 +19,7 @@ from normscope.report.words import counted, joined, percentage
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.claims import claim
-from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, machines
+from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, ranged, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study
@@ -60,9 +60,11 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
     train, valid = (np.asarray(corpus.splits[name].tokens) for name in ("train", "valid"))
     bigram = bigram_nats(train, valid)
     needs = all_needs(pairs, config.needs_nats, unigram_nats)
+    environments = [cell.folder.environment() for ladder in ladders.values() for cell in ladder.cells]
+    machines = {f"{one['accelerator'] or one['processor']}, torch {one['torch']}" for one in environments}
     return Findings(
         conditions=conditions(config, (unigram_nats, bigram), parameters, runs)
-        | {"machine": machines(ladders.values())},
+        | {"machine": ", ".join(sorted(machines))},
         claims=claims(config, pairs, unigram_nats),
         figures=figures(config, pairs),
         tables=tables(config, pairs, needs),
@@ -311,9 +313,19 @@ def conditions(
 
 
 def _data(one: Ladder) -> dict[str, Any]:
+    found = one.sensitivity
     return {
         "peak_lrs": list(one.peak_lrs),
-        **one.data(),
+        "warmup_updates": one.warmup_updates,
+        "ladder_nats": one.nats,
+        "ladder_finite": [[run.finite for run in row] for row in one.runs],
+        "best_lr": one.best_lr,
+        "best_at_an_end": one.at_an_end,
+        "last_loss_nats": one.finals,
+        "mean_nats": one.mean_nats,
+        "sensitivity_nats": found.value,
+        "sensitivity_low": found.low,
+        "sensitivity_high": found.high,
         "again_nats": {f"{lr:g}": [run.final_nats for run in runs] for lr, runs in one.again.items()},
         "lost": one.lost,
     }

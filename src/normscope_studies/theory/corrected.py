@@ -1,6 +1,6 @@
 """What the proofs of Xiong et al. 2020 give once their gaps are closed, beside `paper`, which keeps what is printed.
 
-Statements that exist on both sides have the same name; Lemma 3 holds as `normscope.measure.jacobian` has it. Each
+Statements that exist on both sides have the same name; Lemma 3 is in `lemmas.measure`. Each
 docstring says what the paper, or a digest of it, has instead, and why that does not hold. Added to that: the mean-field
 recursion, which turns bounds into values.
 
@@ -37,10 +37,7 @@ def pre_ln_squared_norm(completed_blocks: int, *, width: int) -> tuple[float, fl
     3.1 makes l the number of the layer that *reads* x_l: then l = 1 is the embedding, of squared norm d, below the
     claimed 3d/2, and with many tokens the next layers fall short too. The induction's start E‖x_0‖² = d is used, never
     stated. Digests have (1 + 2l) d for the lower bound, which is above the upper one.
-    Raises ValueError for completed_blocks < 0.
     """
-    if completed_blocks < 0:
-        raise ValueError(f"completed_blocks counts from 0, the embedding, got {completed_blocks}")
     least = 1 + FEED_FORWARD * completed_blocks
     return least * width, (least + ATTENTION * completed_blocks) * width
 
@@ -65,10 +62,7 @@ def chi_square_tails(*, width: int, epsilon: float) -> tuple[float, float]:
 
     Their sum is the least δ with which Z is two-sidedly (ε, δ)-bounded. Eq. (66) bounds each by exp(-d ε² / 8), so both
     by twice that: true, but at d = 512, ε = 0.1 it is 1.05, where the exact sum is 0.11.
-    Raises ValueError unless 0 < epsilon < 1.
     """
-    if not 0 < epsilon < 1:
-        raise ValueError(f"epsilon must lie between 0 and 1, got {epsilon}")
     half = torch.tensor(width / 2, dtype=torch.float64)
     lower = torch.special.gammainc(half, (1 - epsilon) * half)
     upper = torch.special.gammaincc(half, (1 + epsilon) * half)
@@ -118,10 +112,7 @@ def relu_kernel(rho: float) -> float:
     """κ(ρ) = (√(1-ρ²) + ρ (π - arccos ρ)) / π: the cosine of ReLU(u) and ReLU(v) for Gaussians u, v of cosine ρ.
 
     The arc-cosine kernel of degree 1, Cho & Saul 2009, section 2. κ(-1) = 0, κ(0) = 1/π, κ(1) = 1.
-    Raises ValueError outside [-1, 1].
     """
-    if not -1 <= rho <= 1:
-        raise ValueError(f"a cosine lies between -1 and 1, got {rho}")
     return (math.sqrt((1 - rho) * (1 + rho)) + rho * (math.pi - math.acos(rho))) / math.pi
 
 

@@ -21,11 +21,9 @@ def post_ln_squared_norm(step: int, *, width: int) -> tuple[float, float]:
     """Lemma 2 for Post-LN: least and greatest E‖x^{post,step}‖², the same in every layer l > 0.
 
     step 0 is the hidden state x^{post} itself, 1 to 5 are the superscripts of Table 1. 0 and 3 are norms' outputs
-    (exactly d), 1 and 2 bounded (eq. 2 to 6), 4 is d/2 (eq. 10), 5 is 3d/2 (eq. 13). Raises ValueError for other steps.
+    (exactly d), 1 and 2 bounded (eq. 2 to 6), 4 is d/2 (eq. 10), 5 is 3d/2 (eq. 13).
     """
     per_coordinate = [(1.0, 1.0), (0.0, 1.0), (1.0, 2.0), (1.0, 1.0), (0.5, 0.5), (1.5, 1.5)]
-    if not 0 <= step < len(per_coordinate):
-        raise ValueError(f"step must be 0 (the hidden state) or a superscript of Table 1, 1 to 5, got {step}")
     least, greatest = per_coordinate[step]
     return least * width, greatest * width
 
@@ -33,10 +31,8 @@ def post_ln_squared_norm(step: int, *, width: int) -> tuple[float, float]:
 def pre_ln_squared_norm(layer: int, *, width: int) -> tuple[float, float]:
     """Lemma 2 for Pre-LN: (1 + l/2) d ≤ E‖x_l^{pre}‖² ≤ (1 + 3l/2) d, where section 3.1 calls x_l the input of layer l.
 
-    Raises ValueError for layer < 1: the lemma is stated for l > 0.
+    The lemma is stated for l > 0.
     """
-    if layer < 1:
-        raise ValueError(f"the paper states Lemma 2 for layers l > 0, got {layer}")
     return (1 + 0.5 * layer) * width, (1 + 1.5 * layer) * width
 
 
@@ -53,10 +49,8 @@ def is_bounded(values: Sequence[float], probabilities: Sequence[float], *, epsil
 def chi_square_delta(*, width: int, epsilon: float) -> float:
     """Appendix G, eq. (66): ‖Y‖², Y ~ N(0, I_d), is (ε, δ)-bounded with δ = exp(-d ε² / 8).
 
-    Raises ValueError unless 0 < epsilon < 1.
+    For 0 < epsilon < 1.
     """
-    if not 0 < epsilon < 1:
-        raise ValueError(f"eq. (66) holds for epsilon between 0 and 1, got {epsilon}")
     return math.exp(-width * epsilon**2 / 8)
 
 

@@ -263,10 +263,8 @@ class _Repeats:
 def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> _Repeats:
     """Of the same sentences twice: with what stands at one place of a pair, and at the other. 0 where there is no pair.
 
-    A place and itself are no pair. Raises ValueError without sentences, or where the lengths differ.
+    A place and itself are no pair.
     """
-    if not firsts:
-        raise ValueError("no sentences to count repeats in")
     size = 1 + max(int(ids.max()) for ids in (*firsts, *seconds))
 
     def meetings(first: _Ids, second: _Ids) -> int:

@@ -55,13 +55,10 @@ class _TranslationCurve:
         return self.bleu[-1] if self.ended == "finished" else 0.0
 
     def nats_at(self, update: int) -> float:
-        """At the last validation up to that update, or as `final_nats`. Raises ValueError where there is none."""
+        """At the last validation up to that update, or as `final_nats`."""
         if self.ended != "finished":
             return self.first_nats
-        found = [nats for at, nats in zip(self.updates, self.nll_nats, strict=True) if at <= update]
-        if not found:
-            raise ValueError(f"no validation up to update {update}")
-        return found[-1]
+        return [nats for at, nats in zip(self.updates, self.nll_nats, strict=True) if at <= update][-1]
 
     def updates_to(self, nats: float) -> float | None:
         """Where it first comes down to that loss, on a straight line between validations; None if never."""
@@ -121,11 +118,8 @@ class Trained:
     def lr_sensitivity(self, arms: Sequence[TranslationArm]) -> Sensitivity:
         """Of the last loss over the rates of arms that differ in their rate alone: as `measure.lr_sensitivity`.
 
-        A run that did not stay finite counts as its loss at initialisation, that of its first batch. Raises ValueError
-        for arms of fewer than two rates.
+        A run that did not stay finite counts as its loss at initialisation, that of its first batch.
         """
-        if len({arm.peak_lr for arm in arms}) < 2:
-            raise ValueError("a sensitivity to the rate needs arms of two rates and more")
         by_rate = [self.curves[arm] for arm in arms]
         losses = [
             [run.nll_nats[-1] if run.ended == "finished" else math.inf for run in runs]
