@@ -23,8 +23,8 @@ def test_every_pair_of_places(sentences):
         if i != j:
             (within if s == other else apart).append(first == second)
     found = repeats(firsts, seconds)
-    assert found.within == pytest.approx(np.mean(within) if within else 0.0, abs=1e-12)
-    assert found.apart == pytest.approx(np.mean(apart) if apart else 0.0, abs=1e-12)
+    assert found[0] == pytest.approx(np.mean(within) if within else 0.0, abs=1e-12)
+    assert found[1] == pytest.approx(np.mean(apart) if apart else 0.0, abs=1e-12)
 
 
 def test_of_a_corpus():

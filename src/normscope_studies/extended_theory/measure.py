@@ -5,7 +5,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +51,7 @@ class StackCase:
 
     def model(self, *, blocks: int, width: int, tokens: int, vocabulary: int) -> ModelSetting:
         """The paper's setting has four heads and an inner width of 2d, as `transformer_iwslt_de_en` has."""
-        sizes: dict[str, Any] = {
-            "theory": {"ffn_width": width, "heads": 1},
-            "paper": {"ffn_width": 2 * width, "heads": 4},
-        }
+        papers = self.setting == "paper"
         return ModelSetting(
             stack=self.stack,
             setting=self.setting,
@@ -62,7 +59,8 @@ class StackCase:
             width=width,
             tokens=1 if self.one_token else tokens,
             vocabulary=vocabulary,
-            **sizes[self.setting],
+            ffn_width=2 * width if papers else width,
+            heads=4 if papers else 1,
         )
 
 

@@ -228,7 +228,9 @@ def setting_of(
     sources = [row for batch in batches for row in _rows(batch.source_BS, batch.source_lengths_B)]
     read = [row for batch in batches for row in _rows(batch.target_in_BT, batch.target_lengths_B)]
     asked = [row for batch in batches for row in _rows(batch.target_out_BT, batch.target_lengths_B)]
-    source, target, next_read = repeats(sources, sources), repeats(asked, asked), repeats(read, asked)
+    same_within, same_apart = repeats(asked, asked)
+    asked_within, asked_apart = repeats(read, asked)
+    read_within, read_apart = repeats(sources, sources)
     return ModelSetting(
         stack="encoder-decoder",
         blocks=model.decoder_blocks,
@@ -242,28 +244,18 @@ def setting_of(
         setting="paper",
         dropout=model.dropout,
         label_smoothing=label_smoothing,
-        source=RepeatedTokens(same_within=source.within, same_apart=source.apart),
+        source=RepeatedTokens(same_within=read_within, same_apart=read_apart),
         target=RepeatedTokens(
-            same_within=target.within,
-            same_apart=target.apart,
-            asked_within=next_read.within,
-            asked_apart=next_read.apart,
+            same_within=same_within, same_apart=same_apart, asked_within=asked_within, asked_apart=asked_apart
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Repeats:
-    """Shares of pairs of places that hold the same entry: two places of one sentence, and of two."""
+def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> tuple[float, float]:
+    """Shares of pairs of places that hold the same entry: two places of one sentence, and of two. 0 without a pair.
 
-    within: float
-    apart: float
-
-
-def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> _Repeats:
-    """Of the same sentences twice: with what stands at one place of a pair, and at the other. 0 where there is no pair.
-
-    A place and itself are no pair.
+    Of the same sentences twice: with what stands at one place of a pair, and at the other. A place and itself are no
+    pair.
     """
     size = 1 + max(int(ids.max()) for ids in (*firsts, *seconds))
 
@@ -277,7 +269,7 @@ def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> _Repeats:
     places = sum(map(len, firsts))
     own_places = sum(len(first) ** 2 for first in firsts)
     own_pairs, far_pairs = own_places - places, places**2 - own_places
-    return _Repeats((own - at_home) / own_pairs if own_pairs else 0.0, (every - own) / far_pairs if far_pairs else 0.0)
+    return (own - at_home) / own_pairs if own_pairs else 0.0, (every - own) / far_pairs if far_pairs else 0.0
 
 
 def _rows(ids_BT: Tensor, lengths_B: Tensor) -> list[_Ids]:
