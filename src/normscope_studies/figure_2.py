@@ -1,6 +1,7 @@
 """The paper's figure 2, and how much of it is warm-up: claims, figures and data."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
@@ -10,13 +11,12 @@ from normscope.measure import Estimate
 from normscope.report.words import number
 
 from .engine.claims import claim, judged
-from .engine.page import Claim, Findings, StudyFigure
-from .engine.pieces import Pieces
+from .engine.page import Claim, StudyFigure
 from .engine.study import Study
 from .translation.config import OPTIMIZERS, TranslationArm
 from .translation.figure_2 import PAPERS_SCHEDULE, SCALES, Figure2Config, RateGroup
-from .translation.page import epochs_figure, findings, plain, rates_figure, with_caveat
-from .translation.runs import Trained, less, trained
+from .translation.page import answer, epochs_figure, plain, rates_figure, with_caveat
+from .translation.runs import Trained, less
 
 PUBLISHED_BLEU = {"Adam without warm-up": 8.45, "T = 500 at 5e-4": 31.16, "T = 500 at 1e-3": 2.77, "T = 4000": 34.0}
 """Section 3.2; the last is "around 34"."""
@@ -215,20 +215,11 @@ def over_rates(config: Figure2Config) -> dict[str, dict[str, list[TranslationArm
     return panels
 
 
-def run(config: Figure2Config, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
-    found = trained(config, config.arms(), pieces)
-    return findings(
-        config,
-        found,
-        claims=claims(config, found),
-        figures=figures(config, found),
-        data={"groups": [_data(one, found) for one in config.every_group()], "published_bleu": PUBLISHED_BLEU},
-        rates=over_rates(config),
-    )
+def _data(config: Figure2Config, found: Trained) -> dict[str, Any]:
+    return {"groups": [_of_group(one, found) for one in config.every_group()], "published_bleu": PUBLISHED_BLEU}
 
 
-def _data(group: RateGroup, found: Trained) -> dict[str, Any]:
+def _of_group(group: RateGroup, found: Trained) -> dict[str, Any]:
     share, long = shares_of(group, found), group.long
     without, short = group.without_warmup(), group.shorter_warmups()
     return {
@@ -250,5 +241,5 @@ STUDY = Study(
     "much of what it does is the learning rate that the paper's schedule takes away with it?",
     help="The paper's Figure 2: does Post-LN need warm-up?",
     scales=SCALES,
-    run=run,
+    run=partial(answer, claims=claims, figures=figures, data=_data, rates=over_rates),
 )

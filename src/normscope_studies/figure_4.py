@@ -1,8 +1,9 @@
 """The paper's figure 4, on its schedules and on schedules that are alike: claims, figures and data."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, with_interval
@@ -11,13 +12,12 @@ from normscope.measure import Estimate
 from normscope.report.words import number
 
 from .engine.claims import around, claim
-from .engine.page import Claim, Findings, StudyFigure
-from .engine.pieces import Pieces
+from .engine.page import Claim, StudyFigure
 from .engine.study import Study
 from .translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
 from .translation.figure_4 import PAPER_S, SCALES, TITLES, Figure4Config, Pairing
-from .translation.page import epochs_figure, findings, plain, rates_figure, with_caveat
-from .translation.runs import Trained, less, sooner, trained
+from .translation.page import answer, epochs_figure, plain, rates_figure, with_caveat
+from .translation.runs import Trained, less, sooner
 
 PUBLISHED_SHARE = 9 / 15
 """The 9th checkpoint of Pre-LN is as good as the 15th of Post-LN."""
@@ -30,24 +30,14 @@ _LESS = "Pre-LN's last loss less Post-LN's, in nats"
 _SOONER = "share of the updates after which Pre-LN reaches the loss that Post-LN ends at"
 
 
-class _Effects(NamedTuple):
-    """By how many nats a choice lowers the last loss, as a mean over the other choice."""
-
-    placement: Estimate
-    """Pre-LN in place of Post-LN."""
-    optimizer: Estimate
-    """RAdam in place of Adam."""
-    lead: Estimate
-    """By how much the placement's is larger, in size."""
-
-
-def effects(of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> _Effects:
-    """Of the four runs of each seed."""
+def effects(of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> dict[str, Estimate]:
+    """By how many nats Pre-LN in place of Post-LN lowers the last loss ("placement") and RAdam in place of Adam does
+    ("optimizer"), each as a mean over the other; and by how much the placement's is larger, in size ("lead")."""
     rows = list(zip(*(found.finals(arm) for arm in of.values()), strict=True))
     placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
     optimizer = [(a - r + p - q) / 2 for a, r, p, q in rows]
     lead = [abs(x) - abs(y) for x, y in zip(placement, optimizer, strict=True)]
-    return _Effects(estimate(placement), estimate(optimizer), estimate(lead))
+    return {name: estimate(one) for name, one in (("placement", placement), ("optimizer", optimizer), ("lead", lead))}
 
 
 def best_arms(config: Figure4Config, found: Trained) -> tuple[TranslationArm, TranslationArm]:
@@ -180,10 +170,10 @@ def _of_square(config: Figure4Config, of: Mapping[tuple[str, str], TranslationAr
             "Without warm-up, Pre-LN in place of Post-LN changes the last loss more than RAdam in place of Adam.",
             source=_SOURCE,
             value="by how much the placement's change is larger, in nats",
-            holds={rate: seen.lead},
+            holds={rate: seen["lead"]},
             least=0.0,
-            beside=f"Pre-LN lowers it by {with_interval(seen.placement)} nats, RAdam by "
-            f"{with_interval(seen.optimizer)}, each a mean over the other.",
+            beside=f"Pre-LN lowers it by {with_interval(seen['placement'])} nats, RAdam by "
+            f"{with_interval(seen['optimizer'])}, each a mean over the other.",
         ),
     ]
 
@@ -291,19 +281,6 @@ def over_rates(config: Figure4Config) -> dict[str, dict[str, list[TranslationArm
     return {"De-En, one decay": kinds}
 
 
-def run(config: Figure4Config, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
-    found = trained(config, config.arms(), pieces)
-    return findings(
-        config,
-        found,
-        claims=claims(config, found),
-        figures=figures(config, found),
-        data=_data(config, found),
-        rates=over_rates(config),
-    )
-
-
 def _data(config: Figure4Config, found: Trained) -> dict[str, Any]:
     compared = {
         one.name: {
@@ -317,7 +294,7 @@ def _data(config: Figure4Config, found: Trained) -> dict[str, Any]:
         return made
     post, pre = best_arms(config, found)
     return made | {
-        "effects_nats": {name: plain(one) for name, one in effects(of, found)._asdict().items()},
+        "effects_nats": {name: plain(one) for name, one in effects(of, found).items()},
         "radam_less_adam_pre_ln_nats": plain(found.excess(of[PRE, "radam"], of[PRE, "adam"])),
         "gain_kept_by_radam_post_ln": plain(radam_keeps(config, of, found)),
         "best_rates": {
@@ -334,5 +311,5 @@ STUDY = Study(
     "the placement matter more than the choice of Adam or RAdam?",
     help="The paper's Figure 4: can Pre-LN skip warm-up?",
     scales=SCALES,
-    run=run,
+    run=partial(answer, claims=claims, figures=figures, data=_data, rates=over_rates),
 )

@@ -1,6 +1,8 @@
 """The paper's Figure 6: a small fixed rate in place of warm-up (Xiong et al. 2020, appendix H)."""
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
@@ -8,12 +10,11 @@ from normscope.optim import ScheduleConfig
 from normscope.report.words import number
 
 from .engine.claims import claim
-from .engine.page import Claim, Findings, StudyFigure
-from .engine.pieces import Pieces
+from .engine.page import Claim, StudyFigure
 from .engine.study import Study
 from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, TranslationArm, controlled, coupled, figure_scales
-from .translation.page import epochs_figure, findings, with_caveat
-from .translation.runs import Trained, less, trained
+from .translation.page import answer, epochs_figure, with_caveat
+from .translation.runs import Trained, less
 
 _SOURCE = "Xiong et al. 2020, appendix H and figure 6"
 _OURS = "not in the paper, whose large rate without warm-up hardly has a rate"
@@ -112,21 +113,14 @@ def claims(config: _Figure6Config, found: Trained) -> list[Claim]:
     return with_caveat(made, found)
 
 
-def figure(config: _Figure6Config, found: Trained) -> StudyFigure:
+def figures(config: _Figure6Config, found: Trained) -> list[StudyFigure]:
     """The paper's figure 6, and BLEU beside it."""
-    return epochs_figure(
-        "figure_6",
-        "Post-LN at a small fixed rate",
-        {"": config.legend()},
-        found,
-        epoch=config.epoch_updates,
-        told="Post-LN at a small fixed rate and at a large one, without and with warm-up",
-    )
+    told = "Post-LN at a small fixed rate and at a large one, without and with warm-up"
+    panels, epoch = {"": config.legend()}, config.epoch_updates
+    return [epochs_figure("figure_6", "Post-LN at a small fixed rate", panels, found, epoch=epoch, told=told)]
 
 
-def run(config: _Figure6Config, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
-    found = trained(config, config.arms(), pieces)
+def _data(config: _Figure6Config, found: Trained) -> dict[str, Any]:
     less_others = {
         words: {
             when: plain_estimate(small_less(config, arm, found, update=update))
@@ -134,13 +128,7 @@ def run(config: _Figure6Config, pieces: Pieces) -> Findings:
         }
         for words, arm in list(config.legend().items())[1:]
     }
-    return findings(
-        config,
-        found,
-        claims=claims(config, found),
-        figures=[figure(config, found)],
-        data={"small_less_others_nats": less_others},
-    )
+    return {"small_less_others_nats": less_others}
 
 
 SCALES = figure_scales(
@@ -152,5 +140,5 @@ STUDY = Study(
     "warm-up?",
     help="The paper's Figure 6: does a small fixed rate do?",
     scales=SCALES,
-    run=run,
+    run=partial(answer, claims=claims, figures=figures, data=_data),
 )

@@ -139,9 +139,9 @@ def test_faster_is_said_where_all_seeds_are(shares: list[float | None], answer: 
 
 def test_effects_are_means_over_the_other_choice() -> None:
     found = effects(SQUARE, made(losses(**PICTURE), spread=0.0))
-    assert float(found.placement.mean) == pytest.approx((2.5 + 0.59) / 2)
-    assert float(found.optimizer.mean) == pytest.approx((1.9 - 0.01) / 2)
-    assert float(found.lead.mean) == pytest.approx((2.5 + 0.59 - 1.9 + 0.01) / 2)
+    assert float(found["placement"].mean) == pytest.approx((2.5 + 0.59) / 2)
+    assert float(found["optimizer"].mean) == pytest.approx((1.9 - 0.01) / 2)
+    assert float(found["lead"].mean) == pytest.approx((2.5 + 0.59 - 1.9 + 0.01) / 2)
 
 
 def test_an_optimiser_that_does_as_much_dominates() -> None:

@@ -1,7 +1,7 @@
 """What the pages of figures 2, 4 and 6 show alike: curves over epochs and over rates, tables, data and conditions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
@@ -12,8 +12,9 @@ from normscope.report.chart import Panel
 from normscope.report.words import counted
 
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, line, ranged, table
+from ..engine.pieces import Pieces
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig, TranslationArm
-from .runs import Trained
+from .runs import Trained, trained
 
 _Legend = Mapping[str, TranslationArm]
 """Arms of one panel by their words in the legend; the same words have the same colour in every panel of a figure."""
@@ -39,6 +40,30 @@ def findings(
         figures=figures,
         tables=[*([_sensitivity_table(sensitivity)] if sensitivity else []), _ends_table(found)],
         data={**_runs_data(found), **data, **({} if rates is None else {"lr_sensitivity": sensitivity})},
+    )
+
+
+def answer(
+    config: Any,
+    pieces: Pieces,
+    *,
+    claims: Callable[[Any, Trained], Sequence[Claim]],
+    figures: Callable[[Any, Trained], Sequence[StudyFigure]],
+    data: Callable[[Any, Trained], Mapping[str, Any]],
+    rates: Callable[[Any], _RatePanels] | None = None,
+) -> Findings:
+    """What the arms of one figure are found to say, once what the folder lacks of them is trained.
+
+    Raises UserError for text that is not there, and for a training that fails.
+    """
+    found = trained(config, config.arms(), pieces)
+    return findings(
+        config,
+        found,
+        claims=claims(config, found),
+        figures=figures(config, found),
+        data=data(config, found),
+        rates=rates and rates(config),
     )
 
 
