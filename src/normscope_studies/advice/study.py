@@ -128,61 +128,53 @@ def claims(advised: Advised) -> list[Claim]:
     """All claims of the study."""
     looked, warmups = advised.looked, advised.warmups
     own, naive = advised.named[rules.KNOWN], advised.named[rules.NAIVE]
-    found = [
-        share_claim(
-            f"Known rates: {percentage(most, 0)} lost at most",
-            f"At the rate that known rates name a training loses at most {percentage(most, 0)} of what the best gains, "
-            f"in at least {percentage(least, 0)} of cases.",
-            [one.regret <= most for one in own],
-            [one.looked.case.family for one in own],
-            least=least,
-        )
-        for most, least in ((0.01, 0.8), (0.02, 0.9))
-    ]
-    found.append(less_claim("Known rates", "Known rates lose", rules.less_than(own, naive)))
     first = looked[0].ladder.updates if looked else 0
-    found += look_claims(
-        {
-            (words, n): rules.less_than(own, naive)
-            for words, by in advised.looks.items()
-            for n, own in by.items()
-            if n < first
-        },
-        first,
-    )
-    found.append(
+    early = {
+        (words, updates): rules.less_than(chosen, naive)
+        for words, by_updates in advised.looks.items()
+        for updates, chosen in by_updates.items()
+        if updates < first
+    }
+    tried = by_warmup(looked, warmups)
+    shares = {group: [share for (of, share), there in tried.items() if of == group and there] for group in NORMED}
+    return [
+        *(
+            share_claim(
+                f"Known rates: {percentage(most, 0)} lost at most",
+                f"At the rate that known rates name a training loses at most {percentage(most, 0)} of what the best "
+                f"gains, in at least {percentage(least, 0)} of cases.",
+                [(one.looked.case, one.regret <= most) for one in own],
+                least=least,
+            )
+            for most, least in ((0.01, 0.8), (0.02, 0.9))
+        ),
+        less_claim("Known rates", "Known rates lose", rules.less_than(own, naive)),
+        *look_claims(early, first),
         share_claim(
             "The horizon",
             "How far the best rate moves from the shortest trainings to longer ones is foretold within a factor of "
             "1.5 by a power of the length, in at least 80 % of cases.",
-            [one.near for one in advised.moved],
-            [one.case.family for one in advised.moved],
+            [(one.case, one.near) for one in advised.moved],
             least=0.8,
-        )
-    )
-    found.append(
+        ),
         share_claim(
             "Warm-up",
             "With 1 % of the updates, 8 % where residual sums are normed, a training loses at most 1 % of what the "
             "best gains against the best of the warm-ups that were tried, in at least 85 % of cases.",
-            [lost_by_usual_warmup(one, warmups[one.case]) <= 0.01 for one in looked],
-            [one.case.family for one in looked],
+            [(one.case, lost_by_usual_warmup(one, warmups[one.case]) <= 0.01) for one in looked],
             least=0.85,
-        )
-    )
-    tried = by_warmup(looked, warmups)
-    for group in NORMED:
-        shares = [share for (of, share), there in tried.items() if of == group and there]
-        for share, beside in itertools.combinations(reversed(shares), 2):
-            found.append(
-                less_claim(
-                    f"Warm-up of {percentage(share, 0)} where {group}",
-                    f"Where {group}, a warm-up over {percentage(share, 0)} of the updates loses",
-                    rules.less_than(tried[group, share], tried[group, beside]),
-                    than=f"one over {percentage(beside, 0)}" if beside else "none",
-                )
+        ),
+        *(
+            less_claim(
+                f"Warm-up of {percentage(share, 0)} where {group}",
+                f"Where {group}, a warm-up over {percentage(share, 0)} of the updates loses",
+                rules.less_than(tried[group, share], tried[group, beside]),
+                than=f"one over {percentage(beside, 0)}" if beside else "none",
             )
-    return found
+            for group in NORMED
+            for share, beside in itertools.combinations(reversed(shares[group]), 2)
+        ),
+    ]
 
 
 def look_claims(less: dict[tuple[str, int], Estimate], first: int) -> list[Claim]:
@@ -219,10 +211,11 @@ def less_claim(name: str, subject: str, less: Estimate, than: str = _MEDIAN) -> 
     )
 
 
-def share_claim(name: str, statement: str, holds: Sequence[bool], families: Sequence[str], *, least: float) -> Claim:
+def share_claim(name: str, statement: str, holds: Sequence[tuple[AdviceCase, bool]], *, least: float) -> Claim:
     """That the share of cases in which it holds is at least so large; cases of a family are not independent."""
-    count, total = sum(holds), len(holds)
-    low, high = clustered_proportion(holds, families)
+    answered, families = [so for _, so in holds], [case.family for case, _ in holds]
+    count, total = sum(answered), len(answered)
+    low, high = clustered_proportion(answered, families)
     return judged(
         name=name,
         statement=statement,
