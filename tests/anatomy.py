@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_396,
+    "lines": 68_332,
     "lines of normscope": 55_168,
     "files": 401,
     "import lines, %": 5.97,

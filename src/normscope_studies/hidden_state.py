@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -72,8 +71,9 @@ class _HiddenStateConfig:
         if not self.deep:
             raise ValueError("deep needs at least one placement")
         for case in self.cases():
-            for name, kind in product(case.placements, simulation.stacks_of(case.model)):
-                named(name)(case.model.shape(kind))
+            for kind in simulation.stacks_of(case.model):
+                for name in case.placements:
+                    named(name)(case.model.shape(kind))
 
     def cases(self) -> list[_ModelCase]:
         """What is drawn."""

@@ -15,9 +15,8 @@ from normscope.files import write_over
 from normscope.limits.reading import read_json
 from normscope.report.words import Tone
 
-from .engine import page
 from .engine.checks import check_least, settings_of
-from .engine.page import Findings, Link, Marked, StudyTable, TableCell
+from .engine.page import Findings, Link, Marked, StudyTable, TableCell, table_lines
 from .engine.pieces import Pieces
 from .engine.study import Study, scales
 
@@ -217,7 +216,7 @@ def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
     ]
     for one in (*tables(rows, results, out), conditions(rows, results, out)):
         written = ([_written(cell).replace("|", "&#124;") for cell in row] for row in one.rows)
-        lines += ["", f"## {one.title}", "", *page.markdown(one.columns, written)]
+        lines += ["", f"## {one.title}", "", *table_lines(one.columns, written)]
     return "\n".join(lines) + "\n"
 
 

@@ -23,19 +23,18 @@ from .cases import AdviceCase, AdviceConfig, cases, rate_of
 from .ladder import Ladder, at_rate, ladder_of, nats, piece_of
 from .looks import facts_about, range_test
 from .page import NORMED, Advised, by_warmup, data, figures, lost_by_usual_warmup, tables
-from .rules import Looked, NamedRate
 from .tasks import MASKED, VALID_TOKENS, task_of
 from .training import installed, train_package
 
 ALL_RUNGS, THREE = "all rungs of the ladder", "half the naive rate, it and twice it"
 
 
-def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> Looked:
+def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> rules.Looked:
     """What is known of a case before its whole trainings."""
     case = ladder.case
     seen = piece_of(case, "facts", config, pieces, facts_about)
     swept = piece_of(case, "range-test", config, pieces, range_test, updates=config.range_test_updates)
-    return Looked(
+    return rules.Looked(
         ladder=ladder,
         facts=RateFacts(**seen["facts"]),
         parameters=seen["parameters"],
@@ -43,7 +42,9 @@ def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> Looked:
     )
 
 
-def named_for(config: AdviceConfig, asked: tuple[Looked, Sequence[Looked]], pieces: Pieces) -> dict[str, NamedRate]:
+def named_for(
+    config: AdviceConfig, asked: tuple[rules.Looked, Sequence[rules.Looked]], pieces: Pieces
+) -> dict[str, rules.NamedRate]:
     """What every rule names for a case, and what a training at it ends at. asked: the case, and all of them."""
     one, others = asked
     found = {}
@@ -55,18 +56,18 @@ def named_for(config: AdviceConfig, asked: tuple[Looked, Sequence[Looked]], piec
             share = rules.FOLKLORE_WARMUP if way == rules.FOLKLORE else None
             named = float(f"{10**rate:.3g}")
             end = nats(at_rate(one.case, named, config, pieces, updates=one.ladder.updates, warmup_share=share))
-        found[way] = NamedRate(looked=one, rate=rate, nats=end)
+        found[way] = rules.NamedRate(looked=one, rate=rate, nats=end)
     first = next(other for other in others if other.case.family == one.case.family)
     if first is one and one.optimizer == ADAM:
         for way, package in rules.PACKAGED.items():
             if package in installed():
                 given = {"package": package, "updates": one.ladder.updates}
                 end = piece_of(one.case, f"{one.ladder.updates}_{package}", config, pieces, train_package, **given)
-                found[way] = NamedRate(looked=one, rate=None, nats=nats(end))
+                found[way] = rules.NamedRate(looked=one, rate=None, nats=nats(end))
     return found
 
 
-def compared(looked: Sequence[Looked]) -> dict[str, dict[int, list[NamedRate]]]:
+def compared(looked: Sequence[rules.Looked]) -> dict[str, dict[int, list[rules.NamedRate]]]:
     """Rungs that are chosen after so many updates, of all and of three, by those updates."""
     three = [(one, rules.about_naive(one, looked)) for one in looked]
     return {
@@ -78,7 +79,7 @@ def compared(looked: Sequence[Looked]) -> dict[str, dict[int, list[NamedRate]]]:
     }
 
 
-def warmed(config: AdviceConfig, one: Looked, pieces: Pieces) -> dict[float, float]:
+def warmed(config: AdviceConfig, one: rules.Looked, pieces: Pieces) -> dict[float, float]:
     """Losses by warm-up, at the best rung."""
     rate, updates = rate_of(one.ladder.best_step), one.ladder.updates
     return {

@@ -6,7 +6,6 @@ Nothing here imports torch: `normscope study --help` reads what studies say of t
 """
 
 import ast
-import importlib
 import importlib.util
 import pkgutil
 from dataclasses import dataclass

@@ -242,7 +242,7 @@ def kind(value: TableCell) -> str:
     return "link" if isinstance(value, Link) else "marked" if isinstance(value, Marked) else "plain"
 
 
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A table's lines for readers of text; cells are Markdown."""
     heads = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     return [*heads, *(f"| {' | '.join(row)} |" for row in rows)]

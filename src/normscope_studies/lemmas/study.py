@@ -20,7 +20,6 @@ from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from ..theory import corrected, paper
 from . import measure
-from .measure import STEPS, LemmasConfig
 
 _Estimates = Mapping[str, Estimate]
 """Means over seeds with 95 % intervals, by what was measured: see `study.estimated`."""
@@ -37,7 +36,7 @@ _ROUNDING = 1e-3
 
 
 def claims(
-    config: LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]], hidden_off: float
+    config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]], hidden_off: float
 ) -> list[Claim]:
     """jacobian: by seed; hidden_off: how far ‖x‖² / d of a state is from 1."""
     return [
@@ -48,7 +47,7 @@ def claims(
     ]
 
 
-def _lemma_1(config: LemmasConfig, of: _Estimates) -> Claim:
+def _lemma_1(config: measure.LemmasConfig, of: _Estimates) -> Claim:
     spread, expected = float(of["relu deviation"].mean.mean()), math.sqrt(5 / config.width)
     share = paper.relu_squared_norm(width=1)
     return claim(
@@ -64,9 +63,9 @@ def _lemma_1(config: LemmasConfig, of: _Estimates) -> Claim:
     )
 
 
-def _post_ln(config: LemmasConfig, of: _Estimates, hidden_off: float) -> list[Claim]:
+def _post_ln(config: measure.LemmasConfig, of: _Estimates, hidden_off: float) -> list[Claim]:
     """What the last norm of a block reads; all steps, each of which holds where it does in all blocks; the state."""
-    bounds = {step: np.array(paper.post_ln_squared_norm(step, width=1)) for step in range(1, STEPS)}
+    bounds = {step: np.array(paper.post_ln_squared_norm(step, width=1)) for step in range(1, measure.STEPS)}
     steps = [all_hold(_within(of[f"step {step}"], *ends)) for step, ends in bounds.items()]
     ranges = (f"x{sup} {shown_span(of[f'step {step}'])}" for step, sup in zip(bounds, "¹²³⁴⁵", strict=True))
     last, hidden = of["step 5"], of["step 0"]
@@ -104,7 +103,7 @@ def _within(found: Estimate, least: float, greatest: float) -> list[Answer]:
     return each_between(found, (1 - off) * least, (1 + off) * greatest)
 
 
-def pre_ln(config: LemmasConfig, q: Estimate) -> list[Claim]:
+def pre_ln(config: measure.LemmasConfig, q: Estimate) -> list[Claim]:
     """The paper's bounds in both ways to count, the digests' and the value between them; q: by completed blocks."""
     blocks, after, most = config.blocks, part(q, slice(1, None)), PREDICTED_WITHIN
     bounds_X2, stated_X2 = completed_bounds(blocks), counted_bounds(blocks)
@@ -161,7 +160,7 @@ def counted_bounds(layers: int) -> Floats:
     return np.array([paper.pre_ln_squared_norm(layer, width=1) for layer in range(1, layers + 1)])
 
 
-def _lemma_3(config: LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]]) -> list[Claim]:
+def _lemma_3(config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]]) -> list[Claim]:
     """LayerNorm's Jacobian with the mean of x taken off and as if x had none; and RMSNorm's, which takes none off."""
     layer, rms = (_over_seeds(jacobian, norm) for norm in ("layer-norm", "rms-norm"))
     over = of["layer-norm over claimed"]
@@ -227,7 +226,7 @@ def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
     values: dict[str, Any] = {
         "relu": [one["share"] for one in relu],
         "relu deviation": [one["deviation"] for one in relu],
-        **{f"step {step}": steps[:, step] for step in range(STEPS)},
+        **{f"step {step}": steps[:, step] for step in range(measure.STEPS)},
         "pre-ln": found["pre-ln"],
         "claimed": claimed,
     }
@@ -242,7 +241,7 @@ _FIRST_LAYERS = 8
 """Shown apart: where section 3.1's way to count breaks the bound."""
 
 
-def figures(config: LemmasConfig, of: _Estimates) -> list[StudyFigure]:
+def figures(config: measure.LemmasConfig, of: _Estimates) -> list[StudyFigure]:
     """Pre-LN's bounds, Post-LN's steps, and the Jacobian."""
     return [
         StudyFigure.of_panels(
@@ -273,7 +272,7 @@ def figures(config: LemmasConfig, of: _Estimates) -> list[StudyFigure]:
     ]
 
 
-def _pre_ln_panels(config: LemmasConfig, q: Estimate) -> list[Panel]:
+def _pre_ln_panels(config: measure.LemmasConfig, q: Estimate) -> list[Panel]:
     """The first states beside bounds, wherever l starts to count."""
     depths, layers = np.arange(config.blocks + 1), np.arange(1, min(config.blocks, _FIRST_LAYERS) + 1)
     predicted = [one for one, _ in corrected.pre_ln_stream(config.blocks, tokens=config.tokens)]
@@ -295,7 +294,7 @@ def _pre_ln_panels(config: LemmasConfig, q: Estimate) -> list[Panel]:
     return panels
 
 
-def _post_ln_panel(config: LemmasConfig, of: _Estimates) -> Panel:
+def _post_ln_panel(config: measure.LemmasConfig, of: _Estimates) -> Panel:
     blocks = np.arange(1, config.blocks + 1)
     cosines = corrected.post_ln_cosines(config.blocks - 1, tokens=config.tokens)
     attention = np.array([corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines])
@@ -313,7 +312,7 @@ def _post_ln_panel(config: LemmasConfig, of: _Estimates) -> Panel:
     )
 
 
-def _jacobian_panel(config: LemmasConfig, of: _Estimates) -> Panel:
+def _jacobian_panel(config: measure.LemmasConfig, of: _Estimates) -> Panel:
     layer, rms = of["layer-norm"], of["rms-norm"]
     return Panel(
         title="",
@@ -329,7 +328,7 @@ def _jacobian_panel(config: LemmasConfig, of: _Estimates) -> Panel:
     )
 
 
-def run(config: LemmasConfig, pieces: Pieces) -> Findings:
+def run(config: measure.LemmasConfig, pieces: Pieces) -> Findings:
     """One piece a seed and lemma."""
     parts = {
         "relu": measure.relu,
@@ -351,7 +350,7 @@ def run(config: LemmasConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _conditions(config: LemmasConfig) -> dict[str, str]:
+def _conditions(config: measure.LemmasConfig) -> dict[str, str]:
     return {
         "Setting": "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, every matrix from N(0, 1/d)",
         "Sizes": f"d = {config.width}, feed-forward {config.width}, {config.blocks} blocks",
@@ -371,6 +370,6 @@ STUDY = Study(
     title="Lemmas 1 to 3 by simulation",
     question="Do the three lemmas that the paper's theorem rests on hold for stacks as they are drawn, and where not?",
     help="Do lemmas 1 to 3 of the paper hold in simulation?",
-    scales=scales(LemmasConfig, smoke=_SMOKE, paper=_PAPER),
+    scales=scales(measure.LemmasConfig, smoke=_SMOKE, paper=_PAPER),
     run=run,
 )

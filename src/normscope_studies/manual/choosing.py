@@ -13,7 +13,7 @@ from normscope.evidence.judging import LEARNED_NATS
 from normscope.placement.base import ModelKind
 from normscope.report.words import learning_rate, number
 
-from ..engine.page import markdown
+from ..engine.page import table_lines
 
 CASES = (
     ModelToTrain(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
@@ -121,7 +121,7 @@ def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
             known = sum(claim.group != "not known" for claim in answered.claims)
             cells.append(f"{len(answered.of('supported'))} of {known}" if known else "not known")
         rows.append(cells)
-    yield from markdown(["model", "evidence", *questions], rows)
+    yield from table_lines(["model", "evidence", *questions], rows)
     yield ""
 
 
@@ -201,7 +201,9 @@ def _results(evidence: Evidence) -> Iterator[str]:
             one.text,
         ]
         rows.append(cells)
-    yield from markdown(("result", "kind of model", "optimisers", "blocks", "width", "updates", "tokens", "text"), rows)
+    yield from table_lines(
+        ("result", "kind of model", "optimisers", "blocks", "width", "updates", "tokens", "text"), rows
+    )
     yield ""
 
 
@@ -232,5 +234,5 @@ def _table(table: TextTable) -> Iterator[str]:
     if table.title:
         yield f"**{table.title.capitalize()}**\n"
     escaped = ([re.sub(r"([|*])", r"\\\1", cell) for cell in row] for row in table.rows)
-    yield from markdown(table.columns, escaped)
+    yield from table_lines(table.columns, escaped)
     yield ""

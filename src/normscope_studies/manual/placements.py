@@ -13,7 +13,7 @@ from normscope.placement import Placement, registered
 from normscope.report.words import significant
 from normscope.theory.predict import ModelSetting, StackPrediction, predict_or_refuse
 
-from ..engine.page import markdown
+from ..engine.page import table_lines
 from .curves import DepthCurve, curves_svg
 from .measured import PlacementResults, measured
 
@@ -128,7 +128,7 @@ def _depth(found: Details, predicted: _PredictedFigure) -> Iterator[str]:
 def _weights(found: Details, size: str) -> Iterator[str]:
     yield f"## Weights and cost\n\nFor {size}. Initial weights: `{found.scheme}`, {found.scheme_source}.\n"
     columns = ["standard deviation of", *words.weight_columns(found)]
-    yield from markdown(columns, ([weight, *cells] for weight, cells in words.weight_rows(found)))
+    yield from table_lines(columns, ([weight, *cells] for weight, cells in words.weight_rows(found)))
     yield ""
     yield from (f"- {statement}" for statement in words.statements(found))
     yield ""
@@ -210,5 +210,5 @@ def _overview(table: Sequence[PlacementRow], size: Size) -> Iterator[str]:
         rows.append(
             [f"*{name}*" if row.variant_of else name, formula, str(row.year), defined, *words.counts(row).values()]
         )
-    yield from markdown(_COLUMNS, rows)
+    yield from table_lines(_COLUMNS, rows)
     yield "\nNames in italics are variants: another reading of the placement above them.\n"

@@ -16,10 +16,9 @@ from normscope.history.record import TRAINER_STATE, History, of_events, of_train
 from normscope.history.signs import signs
 from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig
-from normscope.train import Objective, RunFolder, TrainConfig, Trainer
+from normscope.train import Hooks, Objective, RunFolder, TrainConfig, Trainer
 
 from . import cases
-from .cases import SpikesConfig, TrainingCase
 
 _GIVEN = 7_000_003
 """Seed of the batch that the monitor measures on."""
@@ -51,7 +50,20 @@ class _Objective(Objective):
             return {"nll_nats": float(model.eval()(**self.batches(_GIVEN))["loss"])}
 
 
-def by_normscope(case: TrainingCase, config: SpikesConfig, seed: int) -> History:
+class _Monitored(Hooks):
+    """Measures over depth around the steps."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+
+    def before_step(self, update: int) -> dict[str, float]:
+        return self.monitor(update)
+
+    def after_step(self, update: int) -> dict[str, float]:
+        return self.monitor.stepped(update)
+
+
+def by_normscope(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) -> History:
     """In this library's loop: what its metrics.jsonl says."""
     batches = cases.ChainBatches(case, config, seed)
     model = cases.made_model(config, case, seed)
@@ -74,7 +86,7 @@ def by_normscope(case: TrainingCase, config: SpikesConfig, seed: int) -> History
             seed=seed,
             device=torch.device("cpu"),
             precision="fp32",
-            monitor=Monitor(model=model, inputs=batches(_GIVEN), every_updates=config.every_updates),
+            hooks=_Monitored(Monitor(model=model, inputs=batches(_GIVEN), every_updates=config.every_updates)),
         )
         trainer.optimizer = cases.made_optimizer(model, config, case, seed)
         with run.lock():
@@ -86,7 +98,7 @@ def by_normscope(case: TrainingCase, config: SpikesConfig, seed: int) -> History
         return of_events("metrics.jsonl", run.events(), settings)
 
 
-def by_trainer(case: TrainingCase, config: SpikesConfig, seed: int) -> History:
+def by_trainer(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) -> History:
     """In Hugging Face's Trainer: what its trainer_state.json says. Needs transformers and accelerate."""
     import transformers
 
@@ -134,7 +146,7 @@ def by_trainer(case: TrainingCase, config: SpikesConfig, seed: int) -> History:
 TRAINED = {"normscope": by_normscope, "trainer": by_trainer}
 
 
-def measured(loop: str, name: str, config: SpikesConfig, seed: int) -> dict[str, Any]:
+def measured(loop: str, name: str, config: cases.SpikesConfig, seed: int) -> dict[str, Any]:
     """The episodes that the doctor finds, what is true, its warnings as the training went on, and the loss's curve."""
     case = cases.CASES[name]
     history = TRAINED[loop](case, config, seed)

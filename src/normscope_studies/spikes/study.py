@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
-from itertools import product
 from typing import Any
 
 from normscope.history.episodes import UNKNOWN
@@ -53,7 +52,8 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
     names, seeds = (*config.broken, *config.slow, *config.healthy), range(1, config.seeds + 1)
     sizes = settings_but(config, "loops", "broken", "slow", "healthy", "seeds")
     found: dict[tuple[str, str, int], _Piece] = {}
-    for seed, loop, name in pieces.each("trainings", list(product(seeds, config.loops, names))):
+    each = [(seed, loop, name) for seed in seeds for loop in config.loops for name in names]
+    for seed, loop, name in pieces.each("trainings", each):
         settings = {"loop": loop, "case": asdict(CASES[name]), "seed": seed, "sizes": sizes}
         found[loop, name, seed] = pieces.get(f"{loop}/{name}-{seed}", settings, measured, loop, name, config, seed)
     broken = {key: piece for key, piece in found.items() if piece["cause"]}

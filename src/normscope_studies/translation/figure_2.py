@@ -7,7 +7,6 @@ from normscope.optim import ScheduleConfig
 
 from ..engine.checks import check_different, check_rising
 from . import config
-from .config import TranslationArm
 
 PAPERS_SCHEDULE = "the paper's schedule"
 
@@ -21,34 +20,34 @@ class RateGroup:
 
     optimizer: str
     peak_lr: float
-    without: TranslationArm
+    without: config.TranslationArm
     """The paper's "no warm-up": T = 1 of the coupled schedule."""
-    long: TranslationArm
+    long: config.TranslationArm
     """T = 4000 of the paper; of the controlled family too, whose decay begins there."""
-    short: TranslationArm | None
+    short: config.TranslationArm | None
     """T = 500 of the paper."""
-    without_equal_sum: TranslationArm
+    without_equal_sum: config.TranslationArm
     """No warm-up, with the peak and the summed rate of `long`."""
-    long_equal_sum: TranslationArm
+    long_equal_sum: config.TranslationArm
     """The schedule of `long`, with the summed rate of `without`: its peak is lower."""
-    controlled_without: TranslationArm | None
+    controlled_without: config.TranslationArm | None
     """No warm-up, decay from where the long warm-up ends."""
-    controlled_short: TranslationArm | None
+    controlled_short: config.TranslationArm | None
 
     @property
     def ratio(self) -> float:
         """The summed rate with warm-up over that without."""
         return self.long.summed_lr / self.without.summed_lr
 
-    def arms(self) -> list[TranslationArm]:
+    def arms(self) -> list[config.TranslationArm]:
         """The paper's first."""
         return list({**self.paper_family(), **self.controlled_family()}.values())
 
-    def paper_family(self) -> dict[str, TranslationArm]:
+    def paper_family(self) -> dict[str, config.TranslationArm]:
         """By their words in the legend."""
         return _there({"no warm-up": self.without, _warm(self.long): self.long, _warm(self.short): self.short})
 
-    def controlled_family(self) -> dict[str, TranslationArm]:
+    def controlled_family(self) -> dict[str, config.TranslationArm]:
         """By their words in the legend."""
         long = _warm(self.long)
         return _there(
@@ -61,20 +60,20 @@ class RateGroup:
             }
         )
 
-    def shorter_warmups(self) -> dict[str, TranslationArm]:
+    def shorter_warmups(self) -> dict[str, config.TranslationArm]:
         """By family; none where the length of warm-up is not varied."""
         return _there({PAPERS_SCHEDULE: self.short, "one decay for both": self.controlled_short})
 
-    def without_warmup(self) -> dict[str, TranslationArm]:
+    def without_warmup(self) -> dict[str, config.TranslationArm]:
         """By family."""
         return {PAPERS_SCHEDULE: self.without, "as much cumulative learning rate": self.without_equal_sum}
 
 
-def _there(arms: Mapping[str, TranslationArm | None]) -> dict[str, TranslationArm]:
+def _there(arms: Mapping[str, config.TranslationArm | None]) -> dict[str, config.TranslationArm]:
     return {words: arm for words, arm in arms.items() if arm is not None}
 
 
-def _warm(arm: TranslationArm | None) -> str:
+def _warm(arm: config.TranslationArm | None) -> str:
     return "" if arm is None else f"warm-up {arm.schedule.warmup_updates:,}"
 
 
@@ -103,15 +102,15 @@ class Figure2Config(config.RunsConfig):
         """All of them, Adam's first."""
         return [group for name in self.optimizers for group in self.groups(name)]
 
-    def arms(self) -> list[TranslationArm]:
+    def arms(self) -> list[config.TranslationArm]:
         """All of them, Adam's first."""
         return list(dict.fromkeys(arm for group in self.every_group() for arm in group.arms()))
 
     def _group(self, optimizer: str, peak_lr: float) -> RateGroup:
         long, updates = config.coupled(self.long_warmup_updates), self.updates
 
-        def arm(schedule: ScheduleConfig, rate: float = peak_lr) -> TranslationArm:
-            return TranslationArm(optimizer=optimizer, peak_lr=rate, schedule=schedule, updates=updates)
+        def arm(schedule: ScheduleConfig, rate: float = peak_lr) -> config.TranslationArm:
+            return config.TranslationArm(optimizer=optimizer, peak_lr=rate, schedule=schedule, updates=updates)
 
         several = optimizer == "adam"
         short, start = self.short_warmup_updates, self.long_warmup_updates
