@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_332,
-    "lines of normscope": 55_168,
+    "lines": 68_331,
+    "lines of normscope": 55_167,
     "files": 401,
     "import lines, %": 5.97,
-    "public nouns": 511,
+    "public nouns": 509,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

@@ -15,25 +15,24 @@ from .layout import PositionEncoding
 
 
 class Table(Drawable):
-    """A (V, D) table, whose rows the placement may keep at length 1."""
+    """A (V, D) table, whose rows the placement may keep at length 1.
+
+    On its own its rows meet the last hidden states, and are drawn as the embedding of a model of text is.
+    """
+
+    role: ClassVar[str] = "head"
 
     def __init__(self, vocabulary: int, width: int, placement: Placement) -> None:
         super().__init__()
         self.placement = placement
         self.weight = nn.Parameter(torch.empty(vocabulary, width))
 
+    def draw(self, scheme: Scheme) -> None:
+        draw_bert(self.weight, self.placement.embedding_gain())
+
     def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
         if "embedding" in self.placement.unit_vectors:
             yield self.weight, self.placement.unit_vectors["embedding"]
-
-
-class OutputTable(Table):
-    """Rows that meet the last hidden states, drawn as the embedding of a model of text is."""
-
-    role: ClassVar[str] = "head"
-
-    def draw(self, scheme: Scheme) -> None:
-        draw_bert(self.weight, self.placement.embedding_gain())
 
 
 # N = packed tokens, P = positions, D = width

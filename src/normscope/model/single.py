@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..placement import named
 from ..placement.reading import read_head
 from .context import Cache, Context
-from .embedding import OutputTable, TextEmbedding
+from .embedding import Table, TextEmbedding
 from .initialisation import initialise
 from .layout import Layout
 from .linear import HeadLinear
@@ -139,7 +139,7 @@ class LanguageModel(nn.Module):
         self.decoder = Stack(placement, stack_config(config), initialisation=None)
         make = norm_maker(placement, config.norm, config.norm_epsilon)
         self.head = PlacedEnd(read_head(placement, vocabulary), make, self.decoder.schedules.value)
-        self.output = None if config.output == "tied" else OutputTable(vocabulary, config.width, placement)
+        self.output = None if config.output == "tied" else Table(vocabulary, config.width, placement)
         self.soft_cap = None if config.logit_soft_cap == "none" else config.logit_soft_cap
         initialise(self, config.initialisation, named(config.placement))
 

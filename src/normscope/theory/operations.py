@@ -5,7 +5,7 @@ A formula's numbers are read here too: parameters at their initial values, numbe
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,8 +40,8 @@ class InitialNumber(float):
         return InitialNumber(self, self.shape[1:], self.std)
 
 
-class InitialNumbers(tuple["InitialNumber | InitialNumbers", ...]):
-    """A parameter whose entries start from different numbers: its entries, or its rows."""
+_InitialNumbers = tuple[Any, ...]
+"""A parameter whose entries start from different numbers: its entries, or its rows."""
 
 
 class _FollowedNumber(InitialNumber, Followed):
@@ -58,10 +58,10 @@ def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
     return made
 
 
-def first_values(initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> InitialNumber | InitialNumbers:
+def first_values(initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> InitialNumber | _InitialNumbers:
     """A parameter as theory reads it."""
     if isinstance(initial, tuple):
-        return InitialNumbers(first_values(entry, shape[1:], std) for entry in initial)
+        return tuple(first_values(entry, shape[1:], std) for entry in initial)
     return InitialNumber(initial, shape, std)
 
 
@@ -70,7 +70,7 @@ def first_values(initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
 def _connect(
     x: Moments | float,
     weight: InitialNumber,
-    bias: InitialNumber | InitialNumbers | float = 0.0,
+    bias: InitialNumber | _InitialNumbers | float = 0.0,
     scale: float = 1.0,
     *,
     name: str = "",
@@ -92,8 +92,8 @@ def _connect(
             )
     elif x:
         raise Unpredictable(f"numbers of a token that are {x:.2g} on average are not followed any further")
-    starts = [bias[row] if isinstance(bias, InitialNumber | InitialNumbers) else bias for row in range(rows)]
-    return tuple(InitialNumber(start, tuple(features)) for start in starts)  # type: ignore[arg-type]
+    starts = [bias[row] if isinstance(bias, InitialNumber | tuple) else bias for row in range(rows)]
+    return tuple(InitialNumber(start, tuple(features)) for start in starts)
 
 
 Norm = Literal["layer-norm", "rms-norm", "dyt", "derf"]

@@ -13,7 +13,7 @@ from ..placement.base import Initial, State
 from .kernels import Activation
 from .mixing import Array, Products, vanishes
 from .moments import Atoms, Moments, single
-from .operations import InitialNumber, InitialNumbers, MomentNorms, Norm, first_values, followed, norms_of
+from .operations import InitialNumber, MomentNorms, Norm, first_values, followed, norms_of
 from .places import RANDOM, Differing, Places, alike, causal
 from .squashing import SquashingNorms
 from .sublayers import Map, _InsideF, attention, feed_forward
@@ -68,7 +68,7 @@ class MomentEnd:
     def __init__(self, norm: MomentNorms | SquashingNorms) -> None:
         self.norm = norm
 
-    def parameter(self, name: str, *, initial: Initial, **spec: Any) -> InitialNumber | InitialNumbers:
+    def parameter(self, name: str, *, initial: Initial, **spec: Any) -> InitialNumber | tuple[Any, ...]:
         return first_values(initial, **spec)
 
     def scheduled(self, name: str, *, initial: float) -> float:
@@ -87,7 +87,7 @@ class _MomentSublayer(MomentEnd):
 
     def parameter(
         self, name: str, *, initial: Initial, shared_by_block: bool = False, **spec: Any
-    ) -> InitialNumber | InitialNumbers:
+    ) -> InitialNumber | tuple[Any, ...]:
         value = first_values(self.stack.profiled(name, initial), **spec)
         if not self.stack.follows or not isinstance(value, InitialNumber):
             return value
