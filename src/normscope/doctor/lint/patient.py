@@ -71,6 +71,16 @@ class Patient:
         return (sublayer for stack in self.stacks for sublayer in stack.sublayers)
 
     @property
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameter groups of the optimiser; none without one."""
+        return [] if self.optimizer is None else self.optimizer.param_groups
+
+    @property
+    def held(self) -> set[int]:
+        """By `id`, the parameters in these groups."""
+        return {id(parameter) for group in self.groups for parameter in group["params"]}
+
+    @property
     def was_differentiated(self) -> bool:
         """Whether there was a loss with any gradient at all."""
         return any(norm != 0 for norm in self.observed.gradient_norms.values())

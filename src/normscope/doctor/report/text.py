@@ -113,20 +113,17 @@ def terminal_page(diagnosis: Record, why: Mapping[str, str] | None = None, first
 class _TerminalPage:
     """A page that is laid out when it is printed, because only then its console is known."""
 
+    console: Console
+    options: ConsoleOptions
+
     def __init__(self, diagnosis: Record, why: Mapping[str, str], first: str) -> None:
-        self.diagnosis, self.why, self.first = diagnosis, why, first
+        self.d, self.why, self.first = diagnosis, why, first
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from _Layout(self, console, options).parts()
-
-
-class _Layout:
-    def __init__(self, page: _TerminalPage, console: Console, options: ConsoleOptions) -> None:
-        self.d, self.why, self.first = page.diagnosis, page.why, page.first
         self.console, self.options = console, options
-        self.ascii, self.width = options.ascii_only, options.max_width
+        yield from self._parts()
 
-    def parts(self) -> Iterator[RenderableType]:
+    def _parts(self) -> Iterator[RenderableType]:
         above = [self._head(), *self._advice()]
         leading = words.leading_findings(self.d)
         later: list[RenderableType] = []  # reasons that the first screen has no room for
@@ -154,7 +151,7 @@ class _Layout:
 
     def _say(self, line: str, style: str = "") -> Text:
         line = printable(line)  # classes and modules have the names that others gave them
-        if self.ascii:
+        if self.options.ascii_only:
             line = line.translate(str.maketrans(_ASCII)).encode("ascii", "replace").decode()
         return Text(line, style=style)
 
@@ -186,7 +183,7 @@ class _Layout:
                 yield self._say(f"  {where}: {members[0].formula}", "dim")
             return
         if places(stack):
-            table = depth_table(stack, self.width - _INDENT, self._say, self.console, self.options)
+            table = depth_table(stack, self.options.max_width - _INDENT, self._say, self.console, self.options)
             yield Padding(table, (0, 0, 0, _INDENT))
 
     def _further(self, later: Sequence[RenderableType], shown: int, room: int) -> Iterator[RenderableType]:

@@ -152,11 +152,10 @@ def precision_unlike_others(patient: Patient) -> Iterator[Fault]:
 @rule("optimizer-unlike-others", an_optimizer)
 def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
     """Weights of one block in no group, or decayed otherwise, beside likes that are held and decayed alike."""
-    groups = patient.optimizer.param_groups if patient.optimizer is not None else []
     # A rate of 0 is none at all; others may fall from the last block to the first.
     decays = {
         id(p): f"decayed by {float(group.get('weight_decay') or 0):g}" if group.get("lr", 1) != 0 else "at a rate of 0"
-        for group in groups
+        for group in patient.groups
         for p in group["params"]
     }
 

@@ -23,16 +23,14 @@ def _looked_after(model: nn.Module) -> dict[str, nn.Parameter]:
 @rule("weight-decay-on-norms", an_optimizer)
 def decayed_norms(patient: Patient) -> Iterator[Fault]:
     """Groups that pull gains to 0, where the norm's output is 0 too, and gates back to where they began."""
-    if patient.optimizer is None:
-        return
     watched = _looked_after(patient.model)
     known = {id(parameter): name for name, parameter in watched.items()}
-    for number, group in enumerate(patient.optimizer.param_groups):
+    for number, group in enumerate(patient.groups):
         decay = float(group.get("weight_decay") or 0.0)
         found = [known[id(parameter)] for parameter in group["params"] if id(parameter) in known]
         if decay > 0 and found:
             name = group.get("name", number)
-            alone = len(found) == len(group["params"]) and len(patient.optimizer.param_groups) > 1
+            alone = len(found) == len(group["params"]) and len(patient.groups) > 1
             why = _why_meant(patient, [watched[one] for one in found], alone=alone)
             yield Fault(
                 severity=Severity.INFO if why else Severity.WARNING,
@@ -88,10 +86,7 @@ def _norms_inputs_alone(stack: Stack) -> bool:
 @rule("unused-in-optimizer", an_optimizer)
 def unheld_norms(patient: Patient) -> Iterator[Fault]:
     """Trainable gains, shifts and gates that the optimiser will never change."""
-    if patient.optimizer is None:
-        return
-    held = {id(parameter) for group in patient.optimizer.param_groups for parameter in group["params"]}
-    watched = _looked_after(patient.model)
+    held, watched = patient.held, _looked_after(patient.model)
     missing = [name for name, parameter in watched.items() if id(parameter) not in held]
     others = [p for p in patient.model.parameters() if p.requires_grad and id(p) not in held]
     if not missing:
@@ -99,7 +94,6 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
     own = {id(p) for p in patient.model.parameters()}
     if not held & own:
         yield Fault(
-            severity=Severity.ERROR,
             where=type(patient.model).__name__,
             message=f"the optimiser holds {len(held)} parameters, none of which is this model's: no update changes it",
             fix="make the optimiser of this model's parameters, after it was built, moved and loaded",
@@ -131,14 +125,12 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
 @rule("clip-hides-rate", an_optimizer, a_clip, gradients)
 def clip_hides_rate(patient: Patient) -> Iterator[Fault]:
     """A gradient that is a thousand times the clip: with SGD the rate is a thousand times smaller than it looks."""
-    if patient.optimizer is None or patient.clip_norm is None:
-        return
     norm = hypot(*patient.observed.gradient_norms.values())
-    if not norm:
+    if not norm or patient.clip_norm is None:
         return
     sizes = {name: parameter.numel() for name, parameter in patient.model.named_parameters()}
     entries = sum(sizes.get(name, 0) for name in patient.observed.gradient_norms)
-    for group in patient.optimizer.param_groups:
+    for group in patient.groups:
         rate = float(group.get("lr") or 0.0)
         if not rate > 0:
             continue

@@ -152,23 +152,22 @@ def _misdivided(
     small = [group.size / law.wanted(group, stack.width)[0] * root for group in outer]
     chosen = any(abs(small[0] / root / one - 1) < 0.01 for one in _ROUND) if small else True
     deeper = len(outer) > 1 and not chosen and max(small) < min(_CLOSED, 1.05 * min(small))
+    wanted = law.wanted(outer[0], stack.width)[0] if len(outer) > 1 else 0.0
     if deeper and law is WIDTH_LAWS[0]:
-        return Fault(
-            where=[name for group in outer for name in group.names],
-            message=f"{_purposes(outer)} start at {outer[0].size:.3g}, {law.title} over {root / max(small):.3g}: with "
-            f"√(2L) that is the scheme of {round((root / max(small)) ** 2 / 2)} blocks, and here are {stack.blocks}",
-            fix=f"divide by √(2 · {stack.blocks}) = {root:.3g}: a deviation of "
-            f"{law.wanted(outer[0], stack.width)[0] / root:.3g}",
+        told = f"{law.title} over {root / max(small):.3g}: with √(2L) that is the scheme of "
+        told += f"{round((root / max(small)) ** 2 / 2)} blocks, and here are {stack.blocks}"
+    elif wanted and (depth := _other_depth(stack, law, outer)):
+        told = (
+            f"{wanted:.3g} over √(2 · {depth}): the scheme of {depth} blocks, and here are {stack.blocks} with a sum "
         )
-    if len(outer) > 1 and (depth := _other_depth(stack, law, outer)):
-        wanted = law.wanted(outer[0], stack.width)[0]
-        return Fault(
-            where=[name for group in outer for name in group.names],
-            message=f"{_purposes(outer)} start at {outer[0].size:.3g}, {wanted:.3g} over √(2 · {depth}): the scheme of "
-            f"{depth} blocks, and here are {stack.blocks} with a sum after each of two sub-layers",
-            fix=f"divide by √(2 · {stack.blocks}) = {root:.3g}: a deviation of {wanted / root:.3g}",
-        )
-    return None
+        told += "after each of two sub-layers"
+    else:
+        return None
+    return Fault(
+        where=[name for group in outer for name in group.names],
+        message=f"{_purposes(outer)} start at {outer[0].size:.3g}, {told}",
+        fix=f"divide by √(2 · {stack.blocks}) = {root:.3g}: a deviation of {wanted / root:.3g}",
+    )
 
 
 def _inner_divided(stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]) -> Fault | None:

@@ -130,11 +130,8 @@ def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
         return ""
     if not moved:
         return "The gradient of their gates is exactly 0"
-    if patient.optimizer is None:
-        return ""
-    held = {id(parameter) for group in patient.optimizer.param_groups for parameter in group["params"]}
-    weights = patient.weights
-    return "" if any(id(weights[name]) in held for name in moved) else "The optimiser does not hold their gates"
+    held = patient.optimizer is None or any(id(patient.weights[name]) in patient.held for name in moved)
+    return "" if held else "The optimiser does not hold their gates"
 
 
 def _nearest(patient: Patient, stack: Stack, path: str) -> list[str]:

@@ -186,11 +186,8 @@ def _idle_norms(patient: Patient, unused: set[str]) -> list[str]:
 
 
 def _unregistered(patient: Patient) -> Iterator[Fault]:
-    groups = patient.optimizer.param_groups if patient.optimizer is not None else []
-    own = {id(weight) for weight in patient.model.parameters()}
-    held = {id(weight) for group in groups for weight in group["params"]} - own
     count = patient.observed.unregistered
-    if count > len(held):
+    if count > len(patient.held - {id(weight) for weight in patient.model.parameters()}):
         yield Fault(
             where=type(patient.model).__name__,
             message=f"the pass reads {count} trainable parameters that are none of the model's: model.parameters(), "
