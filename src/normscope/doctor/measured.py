@@ -55,6 +55,11 @@ class NormUse:
     features: int | None = None
     """The one that holds the features: matrices after it contract that alone; None where that does not show."""
 
+    @property
+    def module(self) -> str:
+        """Path of the module that its parameters stand in; "" without any."""
+        return self.parameters[0].rpartition(".")[0] if self.parameters else ""
+
 
 PlaceLogits = Literal["", "none", "queries", "sums", "farther", "heads", "apart"]
 """What logits depend on: nothing, the query's place alone, the sum of both places, the distance, with which they grow,

@@ -130,10 +130,9 @@ def _gains(wrong: list[MatrixGain]) -> str:
 @rule("identical-blocks")
 def identical_blocks(patient: Patient) -> Iterator[Fault]:
     """Blocks that are copies of one drawn block; what is one and the same tensor, as in ALBERT, is no copy."""
-    weights = patient.weights
     yield from _tied_by_copy(patient)
     for stack in patient.stacks:
-        groups = _copies(stack, weights)
+        groups = _copies(stack, patient.weights)
         if not groups:
             continue
         stock = _is_torchs(patient.model, stack.name)

@@ -38,7 +38,7 @@ def double_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
         published = all(is_librarys(patient.model, use.parameters) for use in doubled)
         yield Fault(
             severity=Severity.INFO if published else Severity.WARNING,
-            where=[_module(use.parameters) for use in doubled],
+            where=[use.module for use in doubled],
             message=f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} times in "
             f"{stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing but gains and shifts",
             fix="leave one of the two norms out" + _PUBLISHED * published,
@@ -53,11 +53,6 @@ def _ends_normed(patient: Patient, stack: Stack) -> bool:
     last = stack.sublayers[-1].placement
     formula = wanted(patient, stack, last) if last != stack.placement else None
     return formula is not None and blocks_end_normed(formula)
-
-
-def _module(parameters: tuple[str, ...]) -> str:
-    """Path of the module that a norm's parameters stand in; "" without any."""
-    return parameters[0].rpartition(".")[0] if parameters else ""
 
 
 def _readers(stack: Stack, use: NormUse) -> list[Sublayer]:
@@ -81,34 +76,27 @@ def shared_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     Whole blocks that are used several times, as ALBERT's, share all that they have. Sub-layers side by side may read
     one norm of one value.
     """
-    shared: dict[tuple[str, ...], list[NormUse]] = {}
+    shared: defaultdict[tuple[str, ...], list[NormUse]] = defaultdict(list)
     for use in stack.norm_uses:
-        if use.parameters:
-            shared.setdefault(use.parameters, []).append(use)
-    found: dict[tuple[str, ...], list[str]] = {}
-    for parameters, uses in shared.items():
+        shared[use.parameters].append(use)
+    found: list[tuple[str, list[str]]] = []
+    for uses in [uses for parameters, uses in shared.items() if parameters]:
         places: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
         for use in uses:
             readers = _readers(stack, use)
             for matrices in [reader.measured.matrices for reader in readers] or [()]:
                 places[matrices].add(use.reads)
         # Of one value it is one norm, whoever reads it.
-        twice = _twice(stack, uses)
-        if (len(places) > 1 and len(set.union(*places.values())) > 1) or twice:
+        if (len(places) > 1 and len(set.union(*places.values())) > 1) or _twice(stack, uses):
             names = [reader.name for use in uses for reader in _readers(stack, use)]
             ended = [] if all(_readers(stack, use) for use in uses) else ["the end of the stack"]
-            found[parameters] = list(dict.fromkeys([*names, *ended]))
+            found.append((uses[0].module, list(dict.fromkeys([*names, *ended]))))
     if found:
-        first = next(iter(found))
+        module, first = found[0]
+        how = "twice around one sub-layer" if len(first) == 1 else "at several places, which have weights of their own"
         yield Fault(
-            where=map(_module, found),
-            message=f"{len(found)} norms of {stack.blocks} blocks are used "
-            + (
-                f"twice around one sub-layer: {_module(first)} at {found[first][0]}"
-                if len(found[first]) == 1
-                else f"at several places, which have weights of their own: {_module(first)} at "
-                + listed(found[first], 4)
-            ),
+            where=[name for name, _ in found],
+            message=f"{len(found)} norms of {stack.blocks} blocks are used {how}: {module} at {listed(first, 4)}",
         )
 
 
@@ -135,7 +123,7 @@ def norm_over_others(patient: Patient, stack: Stack) -> Iterator[Fault]:
         meant = features in over and len(shape) > 3
         yield Fault(
             severity=Severity.INFO if meant else Severity.WARNING,
-            where=[name for use in uses if (name := _module(use.parameters))] or stack.name,
+            where=[name for use in uses if (name := use.module)] or stack.name,
             message=f"{len(uses)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks take their "
             f"statistics over {several}{' and '.join(map(str, over))} of {shape}, {sizes} numbers; the features, "
             f"which matrices after them read, are dimension {features} alone, {shape[features]} numbers",
@@ -155,7 +143,7 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
         detached = [use for use in stack.norm_uses if use.detached]
         if detached:
             yield Fault(
-                where=listed(_module(use.parameters) for use in detached) or stack.name,
+                where=listed(use.module for use in detached) or stack.name,
                 message=f"{len(detached)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks detach their "
                 "statistics: the backward pass takes a token's size for a constant, and pushes it along itself, which "
                 "a norm takes out of the gradient",
@@ -165,7 +153,7 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
         if len(unit) > 1 and not patient.trained and stack.placement not in _ON_THE_SPHERE:
             width = unit[0].shape[-1]
             yield Fault(
-                where=[_module(use.parameters) for use in unit],
+                where=[use.module for use in unit],
                 message=f"{len(unit)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks divide by the root "
                 f"of a sum of squares and not of their mean: entries leave them at 1/√{width} = {width**-0.5:.3g} and "
                 "not at 1, so that all that matrices make of them is as much smaller",
@@ -189,7 +177,7 @@ def norms_swapped(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Norms of a block that are numbered, as ln_1 and ln_2, and come in another order than their numbers."""
     uses: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for use in sorted(stack.norm_uses, key=lambda use: use.at):
-        above, _, name = _module(use.parameters).rpartition(".")
+        above, _, name = use.module.rpartition(".")
         stem = name.rstrip("0123456789")
         if above and stem and stem != name:
             uses[above, stem].append(int(name.removeprefix(stem)))

@@ -101,8 +101,7 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
         return
     # An optimiser for some of the model, as with two optimisers or with adapters, leaves out matrices too.
     alone = len(others) == len(missing)
-    weights = patient.weights
-    blocks = [weights[name] for one in patient.sublayers() if one.block for name in patient.trained_in(one)]
+    blocks = [patient.weights[name] for one in patient.sublayers() if one.block for name in patient.trained_in(one)]
     if len(blocks) > 1 and not any(id(weight) in held for weight in blocks):
         yield Fault(
             severity=Severity.WARNING,

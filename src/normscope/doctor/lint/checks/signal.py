@@ -258,8 +258,7 @@ def _because(patient: Patient, head: OutputMatrix | None) -> str:
         return ""
     wanted = head.inputs**-0.5
     names = [name for name, _ in patient.model.named_parameters(remove_duplicate=False)]
-    weights = patient.weights
-    same = [name for name in names if name != head.name and weights[name] is weights[head.name]]
+    same = [name for name in names if name != head.name and patient.weights[name] is patient.weights[head.name]]
     tied = any(table.name == head.name for table in patient.observed.tables)
     said = f"{head.name}{f' = {listed(same)}' if same else ''}"
     if head.size > _ABOVE * wanted:
@@ -328,5 +327,4 @@ def embedding_too_large(patient: Patient) -> Iterator[Fault]:
 
 
 def _is_output(patient: Patient, tables: dict[str, float]) -> bool:
-    weights = patient.weights
-    return any(len(weights[name]) == patient.observed.classes for name in tables)
+    return any(len(patient.weights[name]) == patient.observed.classes for name in tables)

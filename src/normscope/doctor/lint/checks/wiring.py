@@ -12,6 +12,7 @@ from ...identify.candidates import candidate
 from ...identify.matching import TOLERANCE
 from ...record import Stack, Sublayer
 from ...result import UNKNOWN_WIRING
+from ...trace.operations import walked
 from ..nearest import compared, nearest
 from ..patient import Patient, listed
 from ..rule import Fault, rule, stack_rule
@@ -33,13 +34,13 @@ def unknown_wiring(patient: Patient) -> Iterator[Fault]:
             continue
         formulas = list(dict.fromkeys(str(sublayer.formula) for sublayer in unknown))
         near = nearest(stack, shape_of(patient.stacks, stack))
+        told = f". {compared(near)}" if near and near.differences else ""
+        ours = "compare the two formulas; register one" if told else "register a formula"
         yield Fault(
             where=unknown,
             message=f"{len(unknown)} of {len(inside)} sub-layers are joined to the stream as no registered placement "
-            f"has it: {listed(formulas)}" + (f". {compared(near)}" if near and near.differences else ""),
-            fix="compare the two formulas; register one of your own as docs/own-placements.md says"
-            if near and near.differences
-            else "register a formula of your own as docs/own-placements.md says",
+            f"has it: {listed(formulas)}{told}",
+            fix=f"{ours} of your own as docs/own-placements.md says",
         )
     yield from _without_a_sum(patient)
 
@@ -100,7 +101,7 @@ def _shifted(stack: Stack) -> Iterator[Fault]:
     if _begins_within_a_block(stack):
         yield Fault(
             where=stack.name,
-            message=f"the first norm of the first block, {stack.norm_uses[0].parameters[0].rpartition('.')[0]}, is "
+            message=f"the first norm of the first block, {stack.norm_uses[0].module}, is "
             f"written onto the stream before its sub-layer, and so are all norms of {stack.blocks} blocks: every skip "
             "carries the normed stream. It computes Post-LN with its norms one sub-layer early",
             fix="keep x as it is for the sum: x + F(norm(x)); or, where Post-LN is meant, norm(x + F(x))",
@@ -109,8 +110,7 @@ def _shifted(stack: Stack) -> Iterator[Fault]:
 
 def _begins_within_a_block(stack: Stack) -> bool:
     """Whether the first norm is one that every block has, and the last is not: it is no embedding's, but a block's."""
-    names = [use.parameters[0] if use.parameters else "" for use in stack.norm_uses]
-    paths = [re.sub(r"\d+", "#", name.rpartition(".")[0]) for name in names]
+    paths = [re.sub(r"\d+", "#", use.module) for use in stack.norm_uses]
     return bool(paths) and bool(paths[0]) and paths[0] in paths[1:-1] and paths[-1] not in paths[1:-1]
 
 
@@ -236,14 +236,10 @@ def _norm_in_the_skip(stack: Stack) -> Iterator[Fault]:
 def _adds_a_norm(sublayer: Sublayer) -> bool:
     segment = sublayer.formula.segment
     total = sum_of(segment, sublayer.formula.branch)
-    todo = [] if total is None else [total]
-    while todo:
-        term = todo.pop()
-        if term.kind == "norm" and term.arguments[0] is segment.start:
-            return True
-        if term is not segment.start and term.kind in ("sum", "scale"):
-            todo += term.arguments
-    return False
+    if total is None:
+        return False
+    made_of = walked(total, lambda at: at.arguments if at.kind in ("sum", "scale") and at is not segment.start else ())
+    return any(term.kind == "norm" and term.arguments[0] is segment.start for term in made_of)
 
 
 def _one_kind_bare(stack: Stack) -> Iterator[Fault]:
