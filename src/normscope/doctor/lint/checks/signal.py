@@ -257,8 +257,8 @@ def _because(patient: Patient, head: OutputMatrix | None) -> str:
     if head is None:
         return ""
     wanted = head.inputs**-0.5
-    names = [name for name, _ in patient.model.named_parameters(remove_duplicate=False)]
-    same = [name for name in names if name != head.name and patient.weights[name] is patient.weights[head.name]]
+    own = patient.weights.get(head.name)
+    same = [name for name, weight in patient.weights.items() if name != head.name and weight is own]
     tied = any(table.name == head.name for table in patient.observed.tables)
     said = f"{head.name}{f' = {listed(same)}' if same else ''}"
     if head.size > _ABOVE * wanted:
