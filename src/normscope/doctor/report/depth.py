@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
@@ -47,10 +46,9 @@ def _blocks(stack: Stack) -> dict[int, list[int]]:
 def depth_rows(stack: Stack) -> list[_DepthRow]:
     """Four quantities at every block: the stream's square and the similarity of its tokens where the block reads it,
     the mean energy ratio of the block's sub-layers, and the norm of their gradients as one vector."""
-    first = itemgetter(0)
     return [
-        _row(stack, "stream_square", "stream E‖x‖²/d", first, logarithmic=True),
-        _row(stack, "correlation", "token similarity", first, logarithmic=False),
+        _row(stack, "stream_square", "stream E‖x‖²/d", lambda values: values[0], logarithmic=True),
+        _row(stack, "correlation", "token similarity", lambda values: values[0], logarithmic=False),
         _row(stack, "share", "energy ratio F(x)", fmean, logarithmic=False),
         _row(stack, "gradient_norm", "gradient norm", together, logarithmic=True),
     ]

@@ -8,7 +8,6 @@ from statistics import median
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
 from ....placement import named
 from ...trace.forward import norm_parameters
@@ -159,7 +158,7 @@ def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
         for p in group["params"]
     }
 
-    def state(weight: nn.Parameter) -> str:
+    def state(weight: torch.nn.Parameter) -> str:
         # What is frozen has no need of an optimiser.
         return decays.get(id(weight), "in no parameter group" if weight.requires_grad else _FROZEN)
 

@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import torch
-from torch import nn
 
 from ...record import Stack, Sublayer
 from ...result import Severity
@@ -197,7 +196,7 @@ def _lost(patient: Patient, where: str, epsilon: float) -> Iterator[Fault]:
     if not 0 < epsilon < least:
         return
     dtype = str(patient.dtype).removeprefix("torch.")
-    norms = [m for m in patient.model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm)]
+    norms = [m for m in patient.model.modules() if isinstance(m, torch.nn.LayerNorm | torch.nn.RMSNorm)]
     inside = any(m.eps is not None and abs(m.eps / epsilon - 1) < 0.2 for m in norms)
     yield Fault(
         severity=Severity.INFO if inside else Severity.WARNING,
@@ -230,7 +229,7 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
         if stack.embedding_norm and epsilon and 0 < square <= 1 / (1 + SWAMPED):
             read = epsilon * square / (1 - square)
             # A sum of few embeddings has about that mean square; else a factor behind the norm makes it as small.
-            tables = [one.weight for one in patient.model.modules() if isinstance(one, nn.Embedding)]
+            tables = [one.weight for one in patient.model.modules() if isinstance(one, torch.nn.Embedding)]
             if not any(read / 4 <= float(one.detach().square().mean()) <= 4 * read for one in tables):
                 continue
             yield Fault(

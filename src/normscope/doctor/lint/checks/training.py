@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 import torch
-from torch import Tensor
 
 from ...identify.stacks import wired_like
 from ...record import Stack
@@ -76,10 +75,10 @@ def untrained_norm(patient: Patient) -> Iterator[Fault]:
             )
 
 
-def _stream_norms(patient: Patient) -> Mapping[str, dict[str, Tensor]]:
+def _stream_norms(patient: Patient) -> Mapping[str, dict[str, torch.Tensor]]:
     """Parameters of norms of a stream's width, by the path of the module and their own names."""
     widths = {stack.width for stack in patient.stacks}
-    found: dict[str, dict[str, Tensor]] = {}
+    found: dict[str, dict[str, torch.Tensor]] = {}
     for name, parameter in norm_parameters(patient.model).items():
         if parameter.ndim == 1 and parameter.numel() in widths and parameter.numel() > 1:
             path, _, own = name.rpartition(".")
@@ -145,9 +144,9 @@ def alignment(patient: Patient, stack: Stack) -> _Alignment | None:
     )
 
 
-def _block_norms(patient: Patient, path: str, width: int) -> list[list[Tensor]]:
+def _block_norms(patient: Patient, path: str, width: int) -> list[list[torch.Tensor]]:
     """The vectors of norms in the blocks of a stack, gains first, in the order in which the norms were built."""
-    modules: dict[str, list[Tensor]] = {}
+    modules: dict[str, list[torch.Tensor]] = {}
     for name, parameter in norm_parameters(patient.model).items():
         inside = name.removeprefix(f"{path}.") if path else name
         numbered = any(part.isdigit() for part in inside.split(".")[:-1])
@@ -157,7 +156,7 @@ def _block_norms(patient: Patient, path: str, width: int) -> list[list[Tensor]]:
     return list(modules.values())
 
 
-def _bias(weights: Mapping[str, Tensor], matrices: Sequence[str], width: int) -> Tensor | None:
+def _bias(weights: Mapping[str, torch.Tensor], matrices: Sequence[str], width: int) -> torch.Tensor | None:
     """What the last matrix of a sub-layer has beside it to be added to every token."""
     path, _, last = matrices[-1].rpartition(".")
     beside = [w for name, w in weights.items() if name.rpartition(".")[0] == path and name != f"{path}.{last}"]
@@ -165,7 +164,7 @@ def _bias(weights: Mapping[str, Tensor], matrices: Sequence[str], width: int) ->
     return found[0] if len(found) == 1 else None
 
 
-def _columns(matrices: list[Tensor], width: int) -> Tensor | None:
+def _columns(matrices: list[torch.Tensor], width: int) -> torch.Tensor | None:
     """(D): the size of what reads each feature of the input, over all matrices but the last, which makes the output."""
     reading = [matrix.detach().double() for matrix in matrices[:-1] if matrix.ndim == 2 and width in matrix.shape]
     if not reading:
@@ -174,7 +173,7 @@ def _columns(matrices: list[Tensor], width: int) -> Tensor | None:
     return torch.stack(squares).sum(0).sqrt()
 
 
-def _correlation(some: Tensor, others: Tensor) -> float:
+def _correlation(some: torch.Tensor, others: torch.Tensor) -> float:
     a, b = some.double(), others.double()
     a, b = a - a.mean(), b - b.mean()
     return float((a @ b) / (a.norm() * b.norm()).clamp_min(1e-30))
