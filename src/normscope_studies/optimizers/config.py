@@ -44,29 +44,29 @@ class OptimizersConfig:
     Raises ValueError where more seeds climb than are trained, or a warm-up does not end within the training.
     """
 
-    placements: tuple[str, ...] = PLACEMENTS
-    optimizers: tuple[str, ...] = tuple(LADDERS)
     warmup_updates: int = 12
     """Of the runs with warm-up; as many have none. All go to 0 in a straight line from there on."""
-    short_warmup_updates: int = 2
-    """Of as many runs more."""
     ladder_seeds: int = 1
     """Seeds that climb the whole ladder."""
     seeds: int = 3
     """Seeds that are trained at the best rates of the ladder."""
-    best_rates: int = 3
-    """How many of the ladder's rates are trained with all seeds, none of which climbed: those of the lowest losses."""
-    rates: int = 7
-    """Of an optimiser's ladder, from its lowest."""
     updates: int = 120
-    needs_nats: float = 0.1
-    """A warm-up is needed where the best loss without it lies more than this above the best with it."""
     text: str = "corpora/wikipedia_1000"
     """A folder made by `normscope data documents`, or `toy`."""
     sequence_length: int = 64
     batch_sequences: int = 16
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
+    placements: tuple[str, ...] = PLACEMENTS
+    optimizers: tuple[str, ...] = tuple(LADDERS)
+    short_warmup_updates: int = 2
+    """Of as many runs more."""
+    best_rates: int = 3
+    """How many of the ladder's rates are trained with all seeds, none of which climbed: those of the lowest losses."""
+    rates: int = 7
+    """Of an optimiser's ladder, from its lowest."""
+    needs_nats: float = 0.1
+    """A warm-up is needed where the best loss without it lies more than this above the best with it."""
     preset: str = "llama"
     width: int = 48
     ffn_width: int = 128
