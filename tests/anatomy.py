@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_302,
-    "lines of normscope": 55_138,
+    "lines": 68_285,
+    "lines of normscope": 55_106,
     "files": 401,
     "import lines, %": 5.97,
     "public nouns": 509,

@@ -3,7 +3,8 @@
 import json
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
@@ -114,6 +115,7 @@ def doctor(
         optimizer = _known_optimizer(optimizer)
         silenced = _silenced(silence)
         run_imports(imports)
+        from ..doctor.diagnose import diagnose, structure
         from ..history.joined import lasting, peak_of
         from ..targets import opened, opened_on_meta
         from ..targets.logs import explained_log, explained_run
@@ -125,7 +127,15 @@ def doctor(
         if structure_only:
             found = opened_on_meta(target, settings, tokens=tokens, sequences=sequences)
             watch(f"looking at {found.title}", 0, 1)
-            diagnosis, history = _structured(found, silenced), None
+            history: Explanation | None = None
+            with _refused(found):
+                diagnosis = structure(
+                    found.model,
+                    found.inputs,
+                    wanted_placement=found.wanted_placement,
+                    silenced=silenced,
+                    target=found.title,
+                )
         else:
             history = explained_run(target) if log is None else explained_log(log)
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
@@ -133,7 +143,22 @@ def doctor(
                 rate, warmup = peak_of(history.history)
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
             watch(f"looking at {found.title}", 0, 1)
-            diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, watch=watch)
+            with _refused(found):
+                diagnosis = diagnose(
+                    found.model,
+                    found.inputs,
+                    loss=found.loss,
+                    optimizer=optimizer or found.optimizer or "adam",
+                    wanted_rate=rate,
+                    wanted_warmup_updates=found.warmup_updates,
+                    loading=found.loading,
+                    clip_norm=found.clip_norm,
+                    advise=not no_advice,
+                    watch=watch,
+                    wanted_placement=found.wanted_placement,
+                    silenced=silenced,
+                    target=found.title,
+                )
     from ..doctor.result import worst_of
 
     compared = shlex.quote(found.compared) if found.compared else ""
@@ -175,21 +200,6 @@ def _refuse_with_structure(**given: object) -> None:
             raise UserError(f"--structure-only takes no --{name}: without weights there is nothing to measure")
 
 
-def _structured(target: "Target", silenced: tuple[str, ...]) -> "Diagnosis":
-    from ..doctor.diagnose import structure
-
-    try:
-        return structure(
-            target.model,
-            target.inputs,
-            wanted_placement=target.wanted_placement,
-            silenced=silenced,
-            target=target.title,
-        )
-    except ValueError as error:
-        raise UserError(f"{target.title}: {' '.join(str(error).split())}") from error
-
-
 _SCHEMA = 2
 """The version of docs/doctor.schema.json: another one where a key goes or changes its meaning."""
 _SEVERITIES = ("info", "warning", "error")
@@ -225,33 +235,11 @@ def _silenced(given: list[str]) -> tuple[str, ...]:
         raise UserError(str(error)) from error
 
 
-def _diagnosed(
-    target: "Target",
-    optimizer: str | None,
-    rate: float | None,
-    silenced: tuple[str, ...],
-    *,
-    advise: bool,
-    watch: Callable[[str, int, int], None],
-) -> "Diagnosis":
-    from ..doctor.diagnose import diagnose
-
+@contextmanager
+def _refused(target: "Target") -> Iterator[None]:
+    """What cannot be diagnosed, in a line with the target's name and the place in the user's code."""
     try:
-        return diagnose(
-            target.model,
-            target.inputs,
-            loss=target.loss,
-            optimizer=optimizer or target.optimizer or "adam",
-            wanted_rate=rate,
-            wanted_warmup_updates=target.warmup_updates,
-            loading=target.loading,
-            wanted_placement=target.wanted_placement,
-            clip_norm=target.clip_norm,
-            silenced=silenced,
-            target=target.title,
-            advise=advise,
-            watch=watch,
-        )
+        yield
     except ValueError as error:
         where = place_in_user_code(error.__cause__) if error.__cause__ is not None else ""
         raise UserError(f"{target.title}: {' '.join(str(error).split())}{where}") from error

@@ -1,15 +1,12 @@
 """What a comparison's folder says of itself: `comparison.json`, from which its report can be made at any time."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
 from ..errors import UserError, option
 from ..files import disk_errors, write_atomically
 from ..limits.ours import SealedJson
-from ..report.words import counted
 from ..runs.config import load, load_run_config
 from ..settings.tables import differences
 from ..tasks.protocol import AnyCorpus
@@ -169,20 +166,3 @@ def refuse_unlike(
             f"{folder} holds a comparison with other settings ({'; '.join(unlike)}). Within one only placement, "
             f"warm-up, rate, optimiser, seed and duration may differ; choose another folder with {option('out')}"
         )
-
-
-_KEYS = ("normscope", "source_sha256", "commit")
-
-
-def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
-    """By run: the version, the hash of the source and the commit that its environment names.
-
-    A folder may hold runs that an earlier source trained; finished runs are not trained again.
-    """
-    return {cell.name: {key: cell.folder.environment().get(key, "") for key in _KEYS} for cell in cells}
-
-
-def in_words(found: dict[str, dict[str, Any]]) -> str:
-    """The sources of several runs in a line: "source 1a2b3c4d5e6f (4 runs)"."""
-    counts = Counter(str(one["source_sha256"])[:12] or "unknown" for one in found.values())
-    return ", ".join(f"source {name} ({counted(count, 'run')})" for name, count in counts.items())

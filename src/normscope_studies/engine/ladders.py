@@ -4,8 +4,10 @@ An arm is a placement under an optimiser with a warm-up; `climb` trains what the
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from normscope.compare.grid import Cell, write_configs
 from normscope.compare.pool import run_cells
@@ -14,6 +16,7 @@ from normscope.errors import UserError
 from normscope.evidence.estimates import estimate
 from normscope.evidence.judging import Answer, holm, learned
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
+from normscope.report.words import counted
 from normscope.train.device import available_cores
 
 from .pieces import Pieces
@@ -215,3 +218,18 @@ def _run(cell: Cell) -> _LadderRun:
     validations = [event["nll_nats"] for event in events if event["event"] == "validation"]
     finite = events[-1]["event"] == "finished" and math.isfinite(validations[-1])
     return _LadderRun(cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite)
+
+
+def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
+    """By run: the version, the hash of the source and the commit that its environment names.
+
+    A folder may hold runs that an earlier source trained; finished runs are not trained again.
+    """
+    keys = ("normscope", "source_sha256", "commit")
+    return {cell.name: {key: cell.folder.environment().get(key, "") for key in keys} for cell in cells}
+
+
+def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The sources of several runs in a line: "source 1a2b3c4d5e6f (4 runs)"."""
+    counts = Counter(str(one["source_sha256"])[:12] or "unknown" for one in found.values())
+    return ", ".join(f"source {name} ({counted(count, 'run')})" for name, count in counts.items())

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from normscope.compare.grid import Cell, Grid
-from normscope.compare.manifest import sources
 from normscope.errors import UserError
 from normscope.evidence.estimates import Floats, estimate, exponent, slopes
 from normscope.measure import Estimate
@@ -18,7 +17,7 @@ from normscope.tasks.translation import translation
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import choose_device
 
-from ..engine.ladders import train
+from ..engine.ladders import sources, train
 from ..engine.pieces import Pieces
 from ..theory.simulation import setting_of
 from .measure import MATRICES, PLACEMENTS, POST, STACKS, Bench, Condition, Figure3Config, corpus_of

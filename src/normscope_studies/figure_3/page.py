@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import estimate, exponent, plain_estimate
 from normscope.report.chart import Kind, Panel, Series
 from normscope.report.words import counted
 
+from ..engine.ladders import in_words
 from ..engine.page import StudyFigure, line, measured
 from .measure import MATRICES, PLACEMENTS, POST, PRE, PRINTED, STACKS, Figure3Config, corpus_title, mean_target_tokens
 from .numbers import KINDS, Figure3Numbers, Layers, ModelPieces, factor_per_layer, without_noise

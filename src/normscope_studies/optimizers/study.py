@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.compare.manifest import in_words, sources
 from normscope.evidence.estimates import plain_estimate, with_interval
 from normscope.evidence.judging import LEARNED_NATS, holm, learned
 from normscope.placement import named
@@ -19,7 +18,7 @@ from normscope.report.words import counted, joined, percentage
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.claims import claim
-from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most
+from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, in_words, sources
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, ranged, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from normscope.compare.grid import Cell, Grid
-from normscope.compare.manifest import sources
 from normscope.data.opening import open_corpus
 from normscope.data.parallel.corpus import Corpus
 from normscope.evidence.estimates import estimate
@@ -21,7 +20,7 @@ from normscope.report.words import number, span
 from normscope.tasks.translation import TRANSLATION
 
 from ..engine.checks import refuse_missing
-from ..engine.ladders import train_all
+from ..engine.ladders import sources, train_all
 from ..engine.pieces import Pieces
 from .config import DE_EN, PAIRS, RunsConfig, TranslationArm
 
