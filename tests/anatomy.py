@@ -24,9 +24,9 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_285,
-    "lines of normscope": 55_106,
-    "files": 401,
+    "lines": 68_287,
+    "lines of normscope": 54_797,
+    "files": 400,
     "import lines, %": 5.97,
     "public nouns": 509,
     "homonyms": 25,

@@ -55,8 +55,6 @@ MAY_IMPORT = {
     "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
     "targets": {"adapters", "doctor", "history", "measure", "model", "optim", "runs", "settings", "tasks", "train"},
     "catalogue": {"placement", "report"},
-    # Estimates and verdicts are put in words as a report puts them.
-    "evidence": {"measure", "report"},
     # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn as a report draws.
     "history": {"doctor", "optim", "report"},
     "monitor": {"doctor", "measure", "report"},
@@ -64,7 +62,6 @@ MAY_IMPORT = {
     "compare": {
         "adapters",
         "data",
-        "evidence",
         "files",
         "measure",
         "model",
@@ -81,7 +78,6 @@ MAY_IMPORT = {
         "choosing",
         "decode",
         "doctor",
-        "evidence",
         "measure",
         "model",
         "optim",
@@ -107,7 +103,7 @@ MAY_IMPORT = {
         "placement",
     }
     | {"processes", "provenance", "report", "runs", "settings", "signals", "targets", "tasks", "theory"}
-    | {"compare", "evidence", "history", "monitor", "train", "transplant"},
+    | {"compare", "history", "monitor", "train", "transplant"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
 WITHOUT_ERRORS = {

@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
-from normscope.evidence.estimates import estimate, with_interval
-from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
 from normscope.report.words import number
 
 from .engine.claims import claim, judged
+from .engine.estimates import estimate, with_interval
+from .engine.judging import Answer, between
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
 from .translation.config import OPTIMIZERS, TranslationArm

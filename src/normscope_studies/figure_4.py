@@ -6,12 +6,12 @@ from statistics import fmean
 from typing import Any
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
-from normscope.evidence.estimates import estimate, with_interval
-from normscope.evidence.judging import Answer
 from normscope.measure import Estimate
 from normscope.report.words import number
 
 from .engine.claims import around, claim
+from .engine.estimates import estimate, with_interval
+from .engine.judging import Answer
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
 from .translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
 from normscope.optim import ScheduleConfig
 from normscope.report.words import number
 
 from .engine.claims import claim
+from .engine.estimates import plain_estimate
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
 from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, TranslationArm, controlled, coupled, figure_scales

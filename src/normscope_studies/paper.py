@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from normscope.errors import UserError
-from normscope.evidence.judging import Verdict
 from normscope.files import write_over
 from normscope.limits.reading import read_json
 from normscope.report.words import Tone
 
 from .engine.checks import check_least, settings_of
+from .engine.judging import Verdict
 from .engine.page import Findings, Link, Marked, StudyTable, TableCell, table_lines
 from .engine.pieces import Pieces
 from .engine.study import Study, scales

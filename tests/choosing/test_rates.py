@@ -25,10 +25,10 @@ from normscope.choosing.rates import (
     typical_rate,
     usual_warmup,
 )
-from normscope.evidence.estimates import jackknife
 from normscope.measure import Estimate
 from normscope.placement import registered
 from normscope.report.words import learning_rate
+from normscope_studies.engine.estimates import jackknife
 
 KNOWN = known_rates()
 PUBLISHED = [one for one in KNOWN if one.published]

@@ -165,7 +165,7 @@ def test_many_deep_stacks_are_shared_among_cores():
         (["--width", "33"], "width must be even"),
         (["--heads", "3"], "width=512 must be a multiple of heads=3"),
         (["--vocabulary", "1"], "vocabulary must be at least 2, got 1"),
-        (["--setting", "xavier"], "setting must be one of theory, paper, fairseq-0.10, xavier-normal"),
+        (["--setting", "xavier"], "setting must be one of paper, fairseq-0.10, theory, xavier-normal"),
         (["--stack", "both"], "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
         (["--activation", "tanh"], "activation must be one of relu, gelu, swiglu, got 'tanh'"),
         (["--norm", "batch-norm"], "norm must be one of layer-norm, rms-norm, dyt, derf, got 'batch-norm'"),

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.evidence.judging import Verdict
 from normscope.report.svg import HUES
+from normscope_studies.engine.judging import Verdict
 from normscope_studies.engine.page import (
     Claim,
     Findings,

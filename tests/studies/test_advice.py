@@ -11,13 +11,13 @@ from hypothesis import given, settings, strategies as st
 
 from advised import BIGRAM, HERE, UNIGRAM, case_of, facts_of, ladder_of, landscape, outcome
 from normscope.choosing.rates import normed_share
-from normscope.evidence.estimates import estimate
 from normscope_studies.advice import looks, page, rules, study as advice, texts, training
 from normscope_studies.advice.cases import OURS, AdviceConfig, cases, rate_of
 from normscope_studies.advice.ladder import climb
 from normscope_studies.advice.models import FOREIGN
 from normscope_studies.advice.rules import Looked, NamedRate
 from normscope_studies.advice.tasks import MASKED, baselines, task_of
+from normscope_studies.engine.estimates import estimate
 from normscope_studies.engine.pieces import Pieces
 
 

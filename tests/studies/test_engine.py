@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from normscope.evidence.estimates import estimate, with_interval
 from normscope.measure import Estimate
 from normscope_studies.engine import checks
 from normscope_studies.engine.claims import (
@@ -20,6 +19,7 @@ from normscope_studies.engine.claims import (
     shown_span,
     spread_of,
 )
+from normscope_studies.engine.estimates import estimate, with_interval
 from normscope_studies.engine.page import Claim, curves, line, scatter, table
 from normscope_studies.engine.pieces import Pieces
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from normscope.cli import main as cli
-from normscope.evidence.estimates import estimate
+from normscope_studies.engine.estimates import estimate
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.extended_theory import measure as extended_measure, study as extended_theory

@@ -9,10 +9,10 @@ import pytest
 
 import in_process
 from made_curves import UNIGRAM, trained_of
-from normscope.evidence.judging import between
 from normscope.report.chart import Panel
 from normscope.report.svg import HUES
 from normscope_studies.engine import ladders, page as contents
+from normscope_studies.engine.judging import between
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_2 import STUDY, claims, figures, shares_of

@@ -9,11 +9,11 @@ import pytest
 
 import in_process
 from made_curves import trained_of
-from normscope.evidence.judging import between
 from normscope.measure import Estimate
 from normscope.optim import ScheduleConfig
 from normscope.report.chart import Panel
 from normscope_studies.engine import ladders, page as contents
+from normscope_studies.engine.judging import between
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_4 import STUDY, best_arms, claims, effects, figures

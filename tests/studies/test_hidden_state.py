@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from normscope.evidence.judging import conditions_of, verdict_of
 from normscope.theory.predict import predict
 from normscope_studies import hidden_state
 from normscope_studies.engine.claims import Compared, mean_over_draws, root_mean_square, spread_of
+from normscope_studies.engine.judging import conditions_of, verdict_of
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.hidden_state import STUDY, _HiddenStateConfig, claims_of, compared

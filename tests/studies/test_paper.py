@@ -11,7 +11,7 @@ import pytest
 
 from conftest import SHARED
 from normscope.errors import UserError
-from normscope.evidence.judging import Verdict
+from normscope_studies.engine.judging import Verdict
 from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study

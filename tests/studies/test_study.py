@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from normscope.errors import UserError
-from normscope.evidence.judging import Verdict
 from normscope_studies.engine import pieces as pieces_module
+from normscope_studies.engine.judging import Verdict
 from normscope_studies.engine.page import Claim, Findings, StudyFigure, StudyTable
 from normscope_studies.engine.pieces import Pieces, as_json, plain
 from normscope_studies.engine.study import Study, configured, run_study

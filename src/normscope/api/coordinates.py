@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from ..doctor.observe.gradients import loss_of
 from ..doctor.trace.forward import Inputs, call_with, loss_of_output
-from ..evidence.estimates import exponent
-from ..measure import Estimate, recording, weights_after
+from ..measure import Estimate, Summary, recording, weights_after
 from ..measure.passes import Point, first_tensor
 from ..measure.unchanged import looked_at, random_state_kept
 from ..optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, make_optimizer
@@ -198,7 +197,10 @@ def _slope(widths: Sequence[int], sizes_SX: NDArray[np.float64]) -> Estimate:
     """NaN, and so undecided, where a size is 0 or not finite."""
     if not (np.isfinite(sizes_SX) & (sizes_SX > 0)).all():
         return Estimate(count=0, mean=np.array(math.nan), deviation=np.array(math.nan), half_width=np.array(math.nan))
-    return exponent(widths, sizes_SX)
+    found = Summary()
+    for slope in np.polyfit(np.log(widths), np.log(sizes_SX).T, deg=1)[0]:
+        found.add({"": slope})
+    return found.estimates()[""]
 
 
 def _sizes(

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..evidence.judging import Answer
 from ..optim import parse_duration
 from ..placement import AsBuilt, StandIn, named
 from ..placement.printing import formula
@@ -32,7 +31,7 @@ class _WarmupEffect(StrEnum):
     ABSENT = "was not compared"
 
 
-_WORDS: dict[Answer, str] = {True: "agree on", False: "differ on", None: "cannot say for"}
+_WORDS: dict[bool | None, str] = {True: "agree on", False: "differ on", None: "cannot say for"}
 """How the runs stand to what the paper says."""
 _ANSWERS = {
     (True, _WarmupEffect.NEEDED): True,
@@ -52,7 +51,7 @@ class _View:
     placement: str
     setting: str
     seen: _WarmupEffect
-    answer: Answer
+    answer: bool | None
     least_seeds: int
 
 
@@ -129,11 +128,11 @@ def _seen(alike: Sequence[ConfigurationOutcome], unigram_nats: float) -> _Warmup
     return _WarmupEffect.NOT_NEEDED if min(gains) >= MOST_OF_THE_GAIN * max(warm_gains) else _WarmupEffect.OPEN
 
 
-def _with_answer(views: Sequence[_View], placement: str, answer: Answer) -> list[_View]:
+def _with_answer(views: Sequence[_View], placement: str, answer: bool | None) -> list[_View]:
     return [view for view in views if view.placement == placement and view.answer is answer]
 
 
-def _subject(views: Sequence[_View], placement: str, answer: Answer) -> str:
+def _subject(views: Sequence[_View], placement: str, answer: bool | None) -> str:
     """The placement, and in which settings where it was trained in others too."""
     settings = [view.setting for view in _with_answer(views, placement, answer)]
     everywhere = len(settings) == sum(view.placement == placement for view in views)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from normscope.choosing.rates import ADAM, KnownRate, RateFacts, RateLaw, known_rates
-from normscope.evidence.estimates import jackknife
 from normscope.measure import Estimate
 
+from ..engine.estimates import jackknife
 from .cases import AdviceCase, rate_of
 from .ladder import Ladder, decades
 

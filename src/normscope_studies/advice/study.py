@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from normscope.choosing.rates import ADAM, RateFacts
-from normscope.evidence.estimates import clustered_proportion, with_interval
-from normscope.evidence.judging import all_hold, answers, between, holm
 from normscope.measure import Estimate
 from normscope.optim import OPTIMIZERS
 from normscope.report.words import percentage
 
 from ..engine.claims import judged
+from ..engine.estimates import clustered_proportion, with_interval
+from ..engine.judging import all_hold, answers, between, holm
 from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Study, scales

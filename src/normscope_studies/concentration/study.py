@@ -7,8 +7,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from normscope.evidence.estimates import NORMAL, estimate, part, with_interval
-from normscope.evidence.judging import Answer, SettingGroup, all_hold, answers, between, by_place, number_of
 from normscope.measure import Estimate
 from normscope.model import stack_shape
 from normscope.placement import named
@@ -17,6 +15,8 @@ from normscope.report.chart import Panel
 
 from ..engine.checks import settings_but
 from ..engine.claims import judged
+from ..engine.estimates import NORMAL, estimate, part, with_interval
+from ..engine.judging import Answer, SettingGroup, all_hold, answers, between, by_place, number_of
 from ..engine.page import Claim, Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales

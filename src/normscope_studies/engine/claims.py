@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from normscope.evidence.estimates import part, proportion, with_interval
-from normscope.evidence.judging import Answer, all_hold, answers, between, conditions_of, verdict_of
 from normscope.measure import Estimate
 from normscope.measure.statistics import t_quantile
 from normscope.report.chart import Series
 from normscope.report.words import number, span
 
+from .estimates import part, proportion, with_interval
+from .judging import Answer, all_hold, answers, between, conditions_of, verdict_of
 from .page import Claim, line, measured
 
 

@@ -13,12 +13,12 @@ from normscope.compare.grid import Cell, write_configs
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
 from normscope.errors import UserError
-from normscope.evidence.estimates import estimate
-from normscope.evidence.judging import Answer, holm, learned
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.report.words import counted
 from normscope.train.device import available_cores
 
+from .estimates import estimate
+from .judging import Answer, holm, learned
 from .pieces import Pieces
 
 _ArmKey = tuple[str, str, int]

@@ -11,8 +11,6 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from normscope.evidence.estimates import with_interval
-from normscope.evidence.judging import Verdict, tally
 from normscope.files import write_over
 from normscope.measure import Estimate
 from normscope.report.chart import Kind, Panel, Series
@@ -20,6 +18,9 @@ from normscope.report.chart_svg import panels_svg
 from normscope.report.explorer import environment, scripted
 from normscope.report.svg import inlined
 from normscope.report.words import Tone, significant
+
+from .estimates import with_interval
+from .judging import Verdict, tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

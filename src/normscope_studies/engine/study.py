@@ -11,7 +11,6 @@ import torch
 
 from normscope.compare.page import refuse_other_report
 from normscope.errors import UserError
-from normscope.evidence.judging import tally
 from normscope.files import disk_errors, make_folders, write_over
 from normscope.provenance import provenance
 from normscope.report.words import counted
@@ -19,6 +18,7 @@ from normscope.settings.tables import as_table, put, read_override
 from normscope.settings.validation import validated
 from normscope.train.device import describe
 
+from .judging import tally
 from .page import Findings, write_study
 from .pieces import Pieces, as_json
 

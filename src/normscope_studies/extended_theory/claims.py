@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normscope.evidence.estimates import Floats, estimate, part, slopes
-from normscope.evidence.judging import Answer, all_hold, between, by_setting, lies_within
 from normscope.measure import Estimate
 from normscope.placement import named
 from normscope.report.words import number, percentage, span
@@ -17,6 +15,8 @@ from normscope.theory.predict import predict
 from normscope.theory.settings import ModelSetting
 
 from ..engine.claims import around, claim, judged, shown_span
+from ..engine.estimates import Floats, estimate, part, slopes
+from ..engine.judging import Answer, all_hold, between, by_setting, lies_within
 from ..engine.page import Claim
 from ..theory import corrected, paper
 from .measure import LETTERS, W2, StackCase

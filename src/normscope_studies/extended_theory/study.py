@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from normscope.evidence.estimates import Floats, estimate, plain_estimate
 from normscope.placement import named
 from normscope.report.chart import Panel, Series
 
 from ..engine.claims import by_names
+from ..engine.estimates import Floats, estimate, plain_estimate
 from ..engine.page import Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales

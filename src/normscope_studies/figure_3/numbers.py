@@ -11,12 +11,12 @@ import numpy as np
 
 from normscope.compare.grid import Cell, Grid
 from normscope.errors import UserError
-from normscope.evidence.estimates import Floats, estimate, exponent, slopes
 from normscope.measure import Estimate
 from normscope.tasks.translation import translation
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import choose_device
 
+from ..engine.estimates import Floats, estimate, exponent, slopes
 from ..engine.ladders import sources, train
 from ..engine.pieces import Pieces
 from ..theory.simulation import setting_of

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from normscope.evidence.estimates import estimate, exponent, plain_estimate
 from normscope.report.chart import Kind, Panel, Series
 from normscope.report.words import counted
 
+from ..engine.estimates import estimate, exponent, plain_estimate
 from ..engine.ladders import in_words
 from ..engine.page import StudyFigure, line, measured
 from .measure import MATRICES, PLACEMENTS, POST, PRE, PRINTED, STACKS, Figure3Config, corpus_title, mean_target_tokens

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from normscope.data.opening import TOY
-from normscope.evidence.estimates import Floats, estimate, exponent
 from normscope.measure import Estimate
 from normscope.report.words import interval, number, percentage, span
 
 from ..engine.claims import around, claim, shown_factor
+from ..engine.estimates import Floats, estimate, exponent
 from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales

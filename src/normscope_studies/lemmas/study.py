@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from normscope.evidence.estimates import Floats, estimate, part, plain_estimate, with_interval
-from normscope.evidence.judging import Answer, all_hold, by_place, each_between
 from normscope.measure import Estimate
 from normscope.report.chart import Panel
 from normscope.report.words import number, percentage, span
 
 from ..engine.claims import around, by_names, claim, judged, shown_span
+from ..engine.estimates import Floats, estimate, part, plain_estimate, with_interval
+from ..engine.judging import Answer, all_hold, by_place, each_between
 from ..engine.page import Claim, Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales

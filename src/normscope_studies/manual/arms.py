@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from normscope.choosing import evidence
-from normscope.evidence.estimates import estimate
-from normscope.evidence.judging import LEARNED_NATS, learned
 from normscope.placement.base import ModelKind
+
+from ..engine.estimates import estimate
+from ..engine.judging import LEARNED_NATS, learned
 
 _UNLEARNED = f"neither learned: no loss is {LEARNED_NATS:g} nats below the unigram baseline"
 

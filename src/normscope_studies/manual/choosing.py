@@ -9,10 +9,10 @@ from normscope.choosing.choice import EvidenceForModel, SizeClass, choose
 from normscope.choosing.evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
 from normscope.choosing.parts import PageSection, TextTable, advice_part, own_parts, published_part
 from normscope.choosing.rates import HELD, HELD_BY_MEDIANS, SHALLOW, WITHIN, law, recipes
-from normscope.evidence.judging import LEARNED_NATS
 from normscope.placement.base import ModelKind
 from normscope.report.words import learning_rate, number
 
+from ..engine.judging import LEARNED_NATS
 from ..engine.page import table_lines
 
 CASES = (

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.evidence.estimates import plain_estimate, with_interval
-from normscope.evidence.judging import LEARNED_NATS, holm, learned
 from normscope.placement import named
 from normscope.report.chart import Panel
 from normscope.report.words import counted, joined, percentage
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.claims import claim
+from ..engine.estimates import plain_estimate, with_interval
+from ..engine.judging import LEARNED_NATS, holm, learned
 from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, in_words, sources
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, ranged, table
 from ..engine.pieces import Pieces

@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.evidence.estimates import Floats, estimate, exponent
 from normscope.measure import Estimate
 from normscope.placement import named
 from normscope.report.words import percentage
 from normscope.theory.predict import ModelSetting, predict
 
 from ..engine.claims import around, claim, shown_span
+from ..engine.estimates import Floats, estimate, exponent
 from ..engine.page import Claim
 from ..theory import corrected, paper
 from .measure import ROWS

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from normscope.evidence.estimates import plain_estimate
 from normscope.report.chart import Panel
 
+from ..engine.estimates import plain_estimate
 from ..engine.page import Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
-from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
 from normscope.report.chart import Panel
 from normscope.report.words import counted
 
+from ..engine.estimates import plain_estimate
 from ..engine.ladders import in_words
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, line, ranged, table
 from ..engine.pieces import Pieces

@@ -12,14 +12,14 @@ from typing import Any
 from normscope.compare.grid import Cell, Grid
 from normscope.data.opening import open_corpus
 from normscope.data.parallel.corpus import Corpus
-from normscope.evidence.estimates import estimate
-from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.optim import ScheduleConfig
 from normscope.report.words import number, span
 from normscope.tasks.translation import TRANSLATION
 
 from ..engine.checks import refuse_missing
+from ..engine.estimates import estimate
+from ..engine.judging import Answer, between
 from ..engine.ladders import sources, train_all
 from ..engine.pieces import Pieces
 from .config import DE_EN, PAIRS, RunsConfig, TranslationArm

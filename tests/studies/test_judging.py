@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from normscope.evidence.estimates import (
+from normscope.measure import Estimate, t_beyond, t_quantile
+from normscope_studies.engine.claims import judged
+from normscope_studies.engine.estimates import (
     clustered_proportion,
     estimate,
     exponent,
@@ -13,7 +15,7 @@ from normscope.evidence.estimates import (
     slopes,
     with_interval,
 )
-from normscope.evidence.judging import (
+from normscope_studies.engine.judging import (
     Verdict,
     all_hold,
     answers,
@@ -27,8 +29,6 @@ from normscope.evidence.judging import (
     tally,
     verdict_of,
 )
-from normscope.measure import Estimate, t_beyond, t_quantile
-from normscope_studies.engine.claims import judged
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
 

@@ -15,8 +15,8 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..measure import Estimate, t_beyond
-from ..report.words import Tone, joined
+from normscope.measure import Estimate, t_beyond
+from normscope.report.words import Tone, joined
 
 
 class Verdict(StrEnum):

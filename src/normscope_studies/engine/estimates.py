@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..measure import Estimate, Summary, t_quantile
-from ..report.words import interval
+from normscope.measure import Estimate, Summary, t_quantile
+from normscope.report.words import interval
 
 Floats = NDArray[np.float64]
 _One = TypeVar("_One")

@@ -1,1 +1,0 @@
-"""Estimates with their intervals, and the rule by which claims are judged."""
