@@ -115,7 +115,6 @@ def doctor(
         optimizer = _known_optimizer(optimizer)
         silenced = _silenced(silence)
         run_imports(imports)
-        from ..doctor.diagnose import diagnose, structure
         from ..history.joined import lasting, peak_of
         from ..targets import opened, opened_on_meta
         from ..targets.logs import explained_log, explained_run
@@ -125,6 +124,8 @@ def doctor(
 
             trust_target(target)
         if structure_only:
+            from ..doctor.diagnose import structure
+
             found = opened_on_meta(target, settings, tokens=tokens, sequences=sequences)
             watch(f"looking at {found.title}", 0, 1)
             history: Explanation | None = None
@@ -137,6 +138,8 @@ def doctor(
                     target=found.title,
                 )
         else:
+            from ..doctor.diagnose import diagnose
+
             history = explained_run(target) if log is None else explained_log(log)
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
             if rate is None and log is not None and history is not None and lasting(history):
