@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_290,
-    "lines of normscope": 54_800,
+    "lines": 68_292,
+    "lines of normscope": 54_802,
     "files": 400,
     "import lines, %": 5.97,
     "public nouns": 509,

@@ -239,6 +239,19 @@ def test_a_file_with_batches_of_its_own_is_examined_on_them(user, folder):
     assert torch.equal(user("own_models.py:paired").inputs, torch.ones(1, 3))
 
 
+def test_a_batch_that_the_model_does_not_take_is_told_as_training_tells_it(user, folder):
+    (folder / "named_models.py").write_text(
+        "import torch\n"
+        "class Own(torch.nn.Linear):\n"
+        "    def forward(self, x): return super().forward(x)\n"
+        "def build(): return Own(3, 5)\n"
+        "def batches(number): return {'ids': torch.ones(2, 3)}\n"
+    )
+    target = user("named_models.py:build")
+    with pytest.raises(UserError, match=r"^\S+named_models\.py: the model raised TypeError: .*keyword argument 'ids'"):
+        find_stacks(target.model, target.inputs)
+
+
 def test_labels_among_the_inputs_make_a_hugging_face_loss(user, folder):
     pytest.importorskip("transformers")
     (folder / "labelled_models.py").write_text(

@@ -9,7 +9,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ...errors import in_one_line
+from ...errors import UserError, in_one_line
 from ...measure.unchanged import looked_at
 from ...placement import StackShape
 from ..find.branches import Branch, BranchKind
@@ -213,6 +213,8 @@ def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
     tensors = None if callable(inputs) else [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
     try:
         trace = recorded(model, lambda: call_with(model, inputs), tensors)
+    except UserError:  # says already which file and what to do
+        raise
     except Exception as error:
         raise ValueError(f"the forward pass raised {in_one_line(error)}") from error
     found = list(tensors_in(trace.output))
