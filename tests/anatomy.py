@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_292,
+    "lines": 68_314,
     "lines of normscope": 54_802,
     "files": 400,
     "import lines, %": 5.97,

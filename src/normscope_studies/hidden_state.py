@@ -10,6 +10,7 @@ from normscope.placement import named
 from normscope.placement.printing import formula
 from normscope.report.chart import Panel
 from normscope.report.words import counted
+from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
 
 from .engine.checks import check_least, check_positive
@@ -112,8 +113,13 @@ _MOVES_BY = 0.1
 
 
 def run(config: _HiddenStateConfig, pieces: Pieces) -> Findings:
-    """One piece a placement and case: all its draws."""
-    cases = config.cases()
+    """One piece a placement and case: all its draws. Placements that theory refuses are left out, and said."""
+    asked = config.cases()
+    refused = {case.title: _refused(case) for case in asked}
+    cases = [
+        replace(case, placements=tuple(name for name in case.placements if name not in refused[case.title]))
+        for case in asked
+    ]
     found = {
         case.name: {
             name: compared(name, case, _drawn(name, case, pieces)) for name in pieces.each(case.title, case.placements)
@@ -122,7 +128,7 @@ def run(config: _HiddenStateConfig, pieces: Pieces) -> Findings:
     }
     claims, spreads = claims_of(cases, found, config)
     return Findings(
-        conditions=_conditions(cases),
+        conditions=_conditions(cases) | _left_out(refused),
         claims=claims,
         figures=figures(cases, found),
         data={
@@ -137,6 +143,22 @@ def run(config: _HiddenStateConfig, pieces: Pieces) -> Findings:
             },
         },
     )
+
+
+def _refused(case: _ModelCase) -> dict[str, str]:
+    """By placement, why theory predicts no curves for it in the case's model."""
+    why = {}
+    for name in case.placements:
+        try:
+            predict(name, case.model)
+        except Unpredictable as error:
+            why[name] = str(error)
+    return why
+
+
+def _left_out(refused: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    lines = [f"{title}: {named(name).title}, as {why}" for title, by in refused.items() for name, why in by.items()]
+    return {"Left out": "; ".join(lines)} if lines else {}
 
 
 def _drawn(name: str, case: _ModelCase, pieces: Pieces) -> list[dict[str, Any]]:

@@ -171,3 +171,11 @@ class TestStudy:
     def test_settings_that_it_cannot_take(self, change, message):
         with pytest.raises(ValueError, match=message):
             replace(TINY, **change)
+
+
+def test_what_theory_refuses_is_left_out_and_said(tmp_path):
+    config = replace(TINY, others=("pre-ln", "mhc-deepseek-v4"), width=512)
+    found = hidden_state.run(config, Pieces(tmp_path))
+    assert list(found.data["curves"]["theory"]) == ["pre-ln"]
+    assert found.conditions["Left out"].startswith("Encoders, theory's setting: Manifold-constrained")
+    assert "cannot be predicted" in found.conditions["Left out"]
