@@ -18,6 +18,7 @@ from normscope.report.words import learning_rate
 
 
 def test_rates_are_known_of_every_optimiser_but_radam():
+    # A new one stands here until a recipe in choosing/recipes.toml or a ladder of ours has a rate for it.
     assert OPTIMIZERS.keys() - {one.facts.optimizer for one in known_rates()} == {"radam"}
 
 

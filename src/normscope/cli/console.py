@@ -126,7 +126,7 @@ class TrainDisplay(_BarDisplay):
                 self._line(f"update {update}/{updates}  {note}  {duration(left)} left")
         elif kind == "validation":
             scores = f"  BLEU {event['bleu']:.2f}" if "bleu" in event else ""
-            text = f"validation {event['nll_nats']:.4f} nats ({event['nll_bits']:.4f} bits) per target token{scores}"
+            text = f"validation {event['nll_nats']:.4f} nats ({event['nll_nats'] / math.log(2):.4f} bits) per target token{scores}"
             self._line(f"update {update}: {text}")
         elif kind == "skipped":
             self._line(f"update {update} skipped: {event['reason']}")
