@@ -125,8 +125,8 @@ class TrainDisplay(_BarDisplay):
                 left = event["elapsed_seconds"] / (update + 1 - self._first) * (updates - update)
                 self._line(f"update {update}/{updates}  {note}  {duration(left)} left")
         elif kind == "validation":
-            scores = f"  BLEU {event['bleu']:.2f}" if "bleu" in event else ""
-            text = f"validation {event['nll_nats']:.4f} nats ({event['nll_nats'] / math.log(2):.4f} bits) per target token{scores}"
+            nats, scores = event["nll_nats"], f"  BLEU {event['bleu']:.2f}" if "bleu" in event else ""
+            text = f"validation {nats:.4f} nats ({nats / math.log(2):.4f} bits) per target token{scores}"
             self._line(f"update {update}: {text}")
         elif kind == "skipped":
             self._line(f"update {update} skipped: {event['reason']}")
