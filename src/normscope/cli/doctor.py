@@ -3,8 +3,7 @@
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
@@ -124,44 +123,16 @@ def doctor(
 
             trust_target(target)
         if structure_only:
-            from ..doctor.diagnose import structure
-
-            found = opened_on_meta(target, settings, tokens=tokens, sequences=sequences)
-            watch(f"looking at {found.title}", 0, 1)
-            history: Explanation | None = None
-            with _refused(found):
-                diagnosis = structure(
-                    found.model,
-                    found.inputs,
-                    wanted_placement=found.wanted_placement,
-                    silenced=silenced,
-                    target=found.title,
-                )
+            found, history = opened_on_meta(target, settings, tokens=tokens, sequences=sequences), None
         else:
-            from ..doctor.diagnose import diagnose
-
             history = explained_run(target) if log is None else explained_log(log)
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
             if rate is None and log is not None and history is not None and lasting(history):
                 rate, warmup = peak_of(history.history)
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
-            watch(f"looking at {found.title}", 0, 1)
-            with _refused(found):
-                diagnosis = diagnose(
-                    found.model,
-                    found.inputs,
-                    loss=found.loss,
-                    optimizer=optimizer or found.optimizer or "adam",
-                    wanted_rate=rate,
-                    wanted_warmup_updates=found.warmup_updates,
-                    loading=found.loading,
-                    clip_norm=found.clip_norm,
-                    advise=not no_advice,
-                    watch=watch,
-                    wanted_placement=found.wanted_placement,
-                    silenced=silenced,
-                    target=found.title,
-                )
+        watch(f"looking at {found.title}", 0, 1)
+        measured = None if structure_only else {"optimizer": optimizer, "rate": rate, "advise": not no_advice}
+        diagnosis = _diagnosed(found, silenced, measured, watch)
     from ..doctor.result import worst_of
 
     compared = shlex.quote(found.compared) if found.compared else ""
@@ -238,11 +209,34 @@ def _silenced(given: list[str]) -> tuple[str, ...]:
         raise UserError(str(error)) from error
 
 
-@contextmanager
-def _refused(target: "Target") -> Iterator[None]:
-    """What cannot be diagnosed, in a line with the target's name and the place in the user's code."""
+def _diagnosed(
+    target: "Target",
+    silenced: tuple[str, ...],
+    measured: Mapping[str, Any] | None,
+    watch: Callable[[str, int, int], None],
+) -> "Diagnosis":
+    """measured: what is asked of a model with weights; without it only the structure is looked at."""
+    said: dict[str, Any] = {"wanted_placement": target.wanted_placement, "silenced": silenced, "target": target.title}
     try:
-        yield
+        if measured is None:
+            from ..doctor.diagnose import structure
+
+            return structure(target.model, target.inputs, **said)
+        from ..doctor.diagnose import diagnose
+
+        return diagnose(
+            target.model,
+            target.inputs,
+            loss=target.loss,
+            optimizer=measured["optimizer"] or target.optimizer or "adam",
+            wanted_rate=measured["rate"],
+            wanted_warmup_updates=target.warmup_updates,
+            loading=target.loading,
+            clip_norm=target.clip_norm,
+            advise=measured["advise"],
+            watch=watch,
+            **said,
+        )
     except ValueError as error:
         where = place_in_user_code(error.__cause__) if error.__cause__ is not None else ""
         raise UserError(f"{target.title}: {' '.join(str(error).split())}{where}") from error
