@@ -44,6 +44,9 @@ class AdviceCase:
     """Of a sequence."""
     reach: int = 2
     """How many of the study's horizons it is trained for."""
+    narrower: float = 1.0
+    """How many times narrower the model is that its rates are measured by: matrices and the head take steps so much
+    smaller, and begin smaller by its root, as in µP (Yang et al. 2022, arXiv:2203.03466, table 8)."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -63,7 +66,8 @@ class AdviceCase:
     def name(self) -> str:
         """Safe as a part of a file's name."""
         kind = f"{self.model}_{self.text}_{self.initialisation}_{self.placement}"
-        return f"{kind}_{self.blocks}x{self.width}_{self.tokens}-{self.length}_{self.optimizer}_{self.decay}"
+        sizes = f"{self.blocks}x{self.width}_{self.tokens}-{self.length}"
+        return f"{kind}_{sizes}_{self.optimizer}_{self.decay}{'' if self.narrower == 1 else '_mup'}"
 
     @property
     def usual_warmup_share(self) -> float:

@@ -35,7 +35,7 @@ def climb(start: int, train: Callable[[int], _TrainingOutcome], half: int = HALF
     """Outcomes by rung: `half` on either side of `start`, and further ones until the best has two on either side."""
     found = {step: train(step) for step in range(start - half, start + half + 1)}
     for _ in range(MOST):
-        best = min(found, key=lambda step: (nats(found[step]), step))
+        best = _best(found)
         asked = {best - 2, best - 1, best + 1, best + 2} - set(found)
         if not asked:
             break
@@ -161,17 +161,31 @@ def ladder_of(config: AdviceConfig, asked: tuple[AdviceCase, int, bool], pieces:
     A longer training begins its search at the best rung of the first horizon.
     """
     case, place, twice = asked
-    start = FIRST_STEPS.get(case.optimizer, _FIRST)
-    outcomes = _trained(case, config.horizons[0], start, HALF, config, pieces)
-    best = min(outcomes, key=lambda step: (nats(outcomes[step]), step))
-    updates = config.horizons[place]
+    start = None
     if place:
-        outcomes = _trained(case, updates, best, NEARER_HALF, config, pieces)
-        best = min(outcomes, key=lambda step: (nats(outcomes[step]), step))
+        first = _trained(case, config.horizons[0], FIRST_STEPS.get(case.optimizer, _FIRST), HALF, config, pieces)
+        start = _best(first)
+    return ladder_from(case, start, config.horizons[place], config, pieces, twice=twice)
+
+
+def ladder_from(
+    case: AdviceCase, start: int | None, updates: int, config: AdviceConfig, pieces: Pieces, *, twice: bool = True
+) -> Ladder:
+    """start: the best rung of trainings like these, about which fewer are tried; None where none is known.
+
+    twice: whether the best rung and its neighbours are trained with a second seed.
+    """
+    first, half = (FIRST_STEPS.get(case.optimizer, _FIRST), HALF) if start is None else (start, NEARER_HALF)
+    outcomes = _trained(case, updates, first, half, config, pieces)
+    best = _best(outcomes)
     near: Sequence[int] = [step for step in (best - 1, best, best + 1) if step in outcomes] if twice else []
     again = {step: at_rate(case, rate_of(step), config, pieces, updates=updates, seed=2) for step in near}
     known = piece_of(case, "baselines", config, pieces, baselines_of)
     return Ladder(case=case, updates=updates, outcomes=outcomes, again=again, **known)
+
+
+def _best(outcomes: Mapping[int, _TrainingOutcome]) -> int:
+    return min(outcomes, key=lambda step: (nats(outcomes[step]), step))
 
 
 def bottom(x: Sequence[float], y: Sequence[float]) -> float:

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from normscope.errors import UserError, installation
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, MaskedEncoder, ModelConfig
+from normscope.optim.groups import roles
 
 from .cases import HEAD_WIDTH, OURS, AdviceCase
 
@@ -34,7 +35,18 @@ def built(case: AdviceCase, vocabulary: int, seed: int) -> nn.Module:
         raise UserError(f"{case.model} is of transformers: {installation('huggingface')}") from None
     if case.initialisation == "zero-head":
         nn.init.zeros_(model.get_submodule("head").weight)  # type: ignore[arg-type]
+    if case.narrower != 1 and case.model in _DRAWN_ALIKE_AT_ANY_WIDTH:
+        shrink(model, 1 / math.sqrt(case.narrower))
     return model
+
+
+@torch.no_grad()
+def shrink(model: nn.Module, by: float) -> None:
+    """Multiply the matrices and the head."""
+    weights = dict(model.named_parameters())
+    for name, role in roles(model).items():
+        if role in ("matrix", "head"):
+            weights[name].mul_(by)
 
 
 def kind_of(case: AdviceCase) -> _Kind:
@@ -58,6 +70,10 @@ def _ours(case: AdviceCase, vocabulary: int) -> nn.Module:
     if case.model == "encoder":
         return MaskedEncoder(EncoderConfig(**sizes), vocabulary)
     return LanguageModel(DecoderConfig(**sizes), vocabulary)
+
+
+_DRAWN_ALIKE_AT_ANY_WIDTH = ("nanogpt", "gpt2", "llama", "olmo2")
+"""N(0, 0.02²); torch's layers draw in proportion to the root of the width."""
 
 
 def _heads(case: AdviceCase) -> int:

@@ -10,6 +10,7 @@ from torch import nn
 
 from normscope.model import profile
 from normscope.optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, make_optimizer
+from normscope.optim.groups import GroupConfig, GroupsConfig
 from normscope.optim.schedules import ScheduleConfig, factor
 
 from .cases import OURS, AdviceCase
@@ -46,8 +47,15 @@ def optimizer_of(case: AdviceCase, rate: float) -> OptimizerConfig:
         peak_lr=rate,
         momentum=listed.usual_momentum,
         weight_decay=listed.usual_weight_decay,
-        groups=DECAY_EVERYWHERE,
+        groups=DECAY_EVERYWHERE if case.narrower == 1 else of_narrower(case.narrower),
     )
+
+
+def of_narrower(narrower: float) -> GroupsConfig:
+    """The rates of µP (Yang et al. 2022, arXiv:2203.03466, table 8) of a model so many times as wide as the one whose
+    rate is given."""
+    smaller = GroupConfig(lr_factor=1 / narrower)
+    return GroupsConfig(matrix=smaller, head=smaller, norm=GroupConfig(), gate=GroupConfig(), bias=GroupConfig())
 
 
 def train_once(
@@ -83,7 +91,7 @@ def losses_of(
     losses: list[float] = []
     for number, rate in enumerate(rates):
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("lr_factor", 1.0)
         batch = task.batch(number)
         loss = batch.loss(batch.run(model))
         losses.append(float(loss.detach()))

@@ -19,9 +19,10 @@ from normscope.data.lines import read_lines
 from normscope.errors import UserError, installation
 from normscope.files import write_atomically
 from normscope.optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, make_optimizer
-from normscope.optim.groups import GroupConfig, GroupsConfig
 from normscope.optim.schedules import ScheduleConfig, factor
 from normscope.train.device import choose_device
+
+from ..advice.training import of_narrower
 
 # V = vocabulary, B = sequences, T = tokens of each
 
@@ -87,13 +88,11 @@ def built(one: SizedModel, seed: int) -> nn.Module:
 
 def optimizer_of(one: SizedModel, model: nn.Module, rate: float) -> torch.optim.Optimizer:
     """AdamW as it is usually given; matrices and the head with less where rates are a narrower model's."""
-    smaller = GroupConfig(lr_factor=1 / one.narrower)
-    groups = GroupsConfig(matrix=smaller, head=smaller, norm=GroupConfig(), gate=GroupConfig(), bias=GroupConfig())
     config = OptimizerConfig(
         name="adamw",
         peak_lr=rate,
         weight_decay=OPTIMIZERS["adamw"].usual_weight_decay,
-        groups=DECAY_EVERYWHERE if one.narrower == 1 else groups,
+        groups=DECAY_EVERYWHERE if one.narrower == 1 else of_narrower(one.narrower),
     )
     return make_optimizer(model, config)
 
