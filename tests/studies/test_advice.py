@@ -182,23 +182,6 @@ def test_optimisers_without_a_rate_learn():
     assert abs(found["prodigy"][0]["valid_nats"] - found["prodigy"][0]["train_nats"][0]) < 0.2
 
 
-def test_moves_with_the_horizon_are_foretold_by_cases_apart():
-    """The best rate falls by the root of the length, in all cases alike: a rung each time it is four times as long."""
-    kinds = [("decoder", "toy", "pre-ln", "megatron"), ("gpt2", "pieces", "its-own", "its-own")]
-    ladders = {}
-    for model, text, placement, scheme in kinds:
-        own = {"model": model, "text": text, "placement": placement, "initialisation": scheme}
-        several = [ladder_of(4 - power, updates=200 * 4**power, **own) for power in range(3)]
-        ladders[several[0].case] = several
-    found = rules.moves(ladders)
-    assert [one.longer.updates for one in found] == [800, 3200] * 2
-    assert [one.found for one in found] == pytest.approx([-math.log10(2), -math.log10(4)] * 2, abs=1e-3)
-    assert all(one.near for one in found)
-    (case, several), _ = ladders.items()
-    assert [one.foretold for one in rules.moves({case: several})] == [0.0, 0.0]
-    assert not rules.moves({case: several})[1].near
-
-
 @settings(max_examples=20)
 @given(st.lists(st.floats(0.5, 8.0), min_size=14, max_size=60))
 def test_the_finder_says_what_lightning_says(losses):
@@ -327,14 +310,13 @@ def test_the_study_as_a_whole(tmp_path):
     """Small, and everything is trained."""
     config = replace(advice.SCALES["smoke"], processes=1)
     found = advice.run(config, Pieces(tmp_path))
-    # Two shares of known rates, four looks, one each of known rates beside the median, horizons and the usual warm-up,
-    # and one of the two warm-ups for each kind of sums that learned.
-    assert len(found.claims) in (10, 11)
+    # Two shares of known rates, four looks, one each of known rates beside the median and the usual warm-up, and one of
+    # the two warm-ups for each kind of sums that learned.
+    assert len(found.claims) in (9, 10)
     assert [one.title for one in found.tables] == [
         "What a training at the named rate loses, each rule by constants of cases that share nothing with it",
         "What a wrong rate costs, in % of the best's gain",
         "How long one must look: trainings compared after so many updates, of which the best goes on",
-        "The best rate by the length of the training",
         "Warm-ups at the best rate, against the best of them, in % of the gain",
         "What warm-ups lose at the best rate, in % of the gain",
         "Every case: the best rate, and what each rule loses, in % of the gain",
@@ -344,7 +326,7 @@ def test_the_study_as_a_whole(tmp_path):
     assert len(learned) >= 2
     for case in learned:
         first = case["ladders"][0]
-        assert [one["updates"] for one in case["ladders"]] == list(config.horizons)
+        assert [one["updates"] for one in case["ladders"]] == [config.horizons[0]]
         lowest = first["lowest_nats"]
         gain = first["bigram_nats"] - lowest
         gain = gain if gain > 0.1 else first["unigram_nats"] - lowest

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..engine.pieces import Pieces
-from .cases import AdviceCase, AdviceConfig, rate_of
+from .cases import AdviceCase, rate_of
 from .training import baselines_of, train_once
 
 _TrainingOutcome = Mapping[str, Any]
@@ -24,6 +24,14 @@ STUCK_SHARE = 0.25
 LEARNED_NATS = 0.1
 """What the best of a ladder gains over the unigrams at least, else the case learned at no rate."""
 _HALF_STEP = 0.5 * math.log10(2)
+
+
+class _Texts(Protocol):
+    """Settings of a study."""
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Where the texts are, as what is measured takes them."""
 
 
 def nats(outcome: _TrainingOutcome) -> float:
@@ -44,7 +52,7 @@ def climb(start: int, train: Callable[[int], _TrainingOutcome], half: int = HALF
 
 
 def piece_of(
-    case: AdviceCase, name: str, config: AdviceConfig, pieces: Pieces, measure: Callable[..., Any], **settings: Any
+    case: AdviceCase, name: str, config: _Texts, pieces: Pieces, measure: Callable[..., Any], **settings: Any
 ) -> Any:
     """What a function measures of a case by these settings and on the texts, from its piece or now."""
     settings |= config.places
@@ -55,7 +63,7 @@ def piece_of(
 def at_rate(
     case: AdviceCase,
     rate: float,
-    config: AdviceConfig,
+    config: _Texts,
     pieces: Pieces,
     *,
     updates: int,
@@ -150,26 +158,13 @@ def decades(step: int) -> float:
 
 
 def _trained(
-    case: AdviceCase, updates: int, start: int, half: int, config: AdviceConfig, pieces: Pieces
+    case: AdviceCase, updates: int, start: int, half: int, config: _Texts, pieces: Pieces
 ) -> dict[int, _TrainingOutcome]:
     return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces, updates=updates), half)
 
 
-def ladder_of(config: AdviceConfig, asked: tuple[AdviceCase, int, bool], pieces: Pieces) -> Ladder:
-    """asked: the case, the place of its horizon, and whether the best rungs are trained with a second seed.
-
-    A longer training begins its search at the best rung of the first horizon.
-    """
-    case, place, twice = asked
-    start = None
-    if place:
-        first = _trained(case, config.horizons[0], FIRST_STEPS.get(case.optimizer, _FIRST), HALF, config, pieces)
-        start = _best(first)
-    return ladder_from(case, start, config.horizons[place], config, pieces, twice=twice)
-
-
 def ladder_from(
-    case: AdviceCase, start: int | None, updates: int, config: AdviceConfig, pieces: Pieces, *, twice: bool = True
+    case: AdviceCase, start: int | None, updates: int, config: _Texts, pieces: Pieces, *, twice: bool = True
 ) -> Ladder:
     """start: the best rung of trainings like these, about which fewer are tried; None where none is known.
 

@@ -9,21 +9,20 @@ from normscope.report.chart import Panel
 from ..engine.page import StudyFigure, StudyTable, line, measured, scatter, table
 from .cases import AdviceCase, rate_of
 from .ladder import Ladder
-from .rules import NAIVE, OFF, WAYS, Looked, Moved, Named, NamedRate, less_than, off_by, quantile_of
+from .rules import NAIVE, OFF, WAYS, Looked, Named, NamedRate, less_than, off_by, quantile_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advised:
     """What the claims, pictures, tables and data are made of."""
 
-    ladders: Mapping[AdviceCase, Sequence[Ladder]]
-    """By case, of each horizon."""
+    ladders: Sequence[Ladder]
+    """One a case."""
     looked: Sequence[Looked]
     """The cases that learned."""
     named: Named
     looks: Mapping[str, Mapping[int, Sequence[NamedRate]]]
     """By what was tried and the updates after which it was compared."""
-    moved: Sequence[Moved]
     warmups: Mapping[AdviceCase, Mapping[float, float]]
     """By case, then by the warm-up's share of the updates: the loss at the end, at the best rung."""
 
@@ -88,19 +87,6 @@ def tables(found: Advised) -> list[StudyTable]:
             },
             {**half, "stuck": "stuck", "less": "mean beside the median's, %", "less_half_width": "± %"},
         ),
-        table(
-            "The best rate by the length of the training",
-            found.moved,
-            [
-                ("case", lambda one: one.case.name),
-                ("updates", lambda one: one.longer.updates),
-                ("best rate", lambda one: 10**one.longer.best),
-                ("of the shortest", lambda one: 10**one.shortest.best),
-                ("moved by", lambda one: 10**one.found),
-                ("foretold", lambda one: 10**one.foretold),
-                ("lost at the shortest's, %", lambda one: 100 * one.lost),
-            ],
-        ),
         _summed(
             "Warm-ups at the best rate, against the best of them, in % of the gain",
             ["where", "% of the updates"],
@@ -147,7 +133,7 @@ def _of_cases(found: Advised) -> StudyTable:
     lost = {(one.looked.case, way): 100 * one.regret for way, several in found.named.items() for one in several}
     return table(
         "Every case: the best rate, and what each rule loses, in % of the gain",
-        [several[0] for several in found.ladders.values()],
+        found.ladders,
         [
             ("case", lambda one: one.case.name),
             ("best rate", lambda one: 10**one.best if one.learned else None),
@@ -177,26 +163,6 @@ def figures(found: Advised) -> list[StudyFigure]:
             caption="The mean share of the best's gain that is lost beside the median best rate of the optimiser, with "
             "its 95 % interval over families: below 0 a look is worth it.",
             panels=[_of_looks(found)],
-            wide=False,
-        ),
-        StudyFigure.of_panels(
-            name="horizons",
-            title="How far the best rate moves with the length of the training",
-            caption="A point a case and horizon: the best rate over that of its shortest trainings.",
-            panels=[
-                scatter(
-                    "moved from the shortest",
-                    _by(
-                        found.moved,
-                        lambda one: one.case.optimizer,
-                        lambda one: (float(one.longer.updates), 10**one.found),
-                    ),
-                    xlabel="updates",
-                    ylabel="best rate over the shortest's",
-                    log_x=True,
-                    log_y=True,
-                )
-            ],
             wide=False,
         ),
     ]
@@ -248,19 +214,21 @@ def data(found: Advised) -> dict[str, Any]:
             by_group[group][f"{share:g}"] = _kept(summary(own), "within_1_percent")
     return {
         "cases": {
-            case.name: {
-                "family": case.family,
-                "facts": facts.get(case),
-                "ladders": [_of_ladder(one) for one in several],
+            ladder.case.name: {
+                "family": ladder.case.family,
+                "facts": facts.get(ladder.case),
+                "ladders": [of_ladder(ladder)],
                 "named": {
                     way: {"rate": None if one.rate is None else 10**one.rate, "nats": one.nats, "regret": one.regret}
                     for way, all_of in found.named.items()
                     for one in all_of
-                    if one.looked.case == case
+                    if one.looked.case == ladder.case
                 },
-                "warmups": [{"share": share, "nats": nats} for share, nats in found.warmups.get(case, {}).items()],
+                "warmups": [
+                    {"share": share, "nats": nats} for share, nats in found.warmups.get(ladder.case, {}).items()
+                ],
             }
-            for case, several in found.ladders.items()
+            for ladder in found.ladders
         },
         "rules": {way: summary(several, naive) for way, several in found.named.items()},
         "looks": {
@@ -273,16 +241,6 @@ def data(found: Advised) -> dict[str, Any]:
             for rungs in OFF
             if (several := off_by(found.looked, rungs))
         },
-        "moves": [
-            {
-                "case": one.case.name,
-                "updates": one.longer.updates,
-                "found": one.found,
-                "foretold": one.foretold,
-                "lost": one.lost,
-            }
-            for one in found.moved
-        ],
     }
 
 
@@ -309,7 +267,8 @@ def _kept(found: Mapping[str, Any], what: str) -> dict[str, Any]:
     return {key: found[key] for key in ("cases", "median_regret", "high_regret", what)}
 
 
-def _of_ladder(one: Ladder) -> dict[str, Any]:
+def of_ladder(one: Ladder) -> dict[str, Any]:
+    """What its trainings ended at."""
     return {
         "updates": one.updates,
         "unigram_nats": one.unigram_nats,

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -157,17 +157,25 @@ Named = Mapping[str, Sequence[NamedRate]]
 
 def less_than(named: Sequence[NamedRate], other: Sequence[NamedRate]) -> Estimate:
     """By how much a rule's share of the gain that is lost, 1 at most, is below another's, over the cases that both name
-    a rate for; its interval by leaving out one family at a time."""
+    a rate for."""
     there = {one.looked.case.name: one for one in other}
+    return less_by_family(
+        (one.looked.case.family, min(1.0, one.regret) - min(1.0, beside.regret))
+        for one in named
+        if (beside := there.get(one.looked.case.name))
+    )
+
+
+def less_by_family(lost: Iterable[tuple[str, float]]) -> Estimate:
+    """The mean of what is lost, by family, with its interval by leaving out one family at a time."""
     families: defaultdict[str, list[float]] = defaultdict(list)
-    for one in named:
-        if beside := there.get(one.looked.case.name):
-            families[one.looked.case.family].append(min(1.0, one.regret) - min(1.0, beside.regret))
+    for family, one in lost:
+        families[family].append(one)
     if len(families) < 2:
-        every = [lost for own in families.values() for lost in own]
+        every = [value for own in families.values() for value in own]
         whole, unknown, endless = (np.array(one) for one in (np.mean(every) if every else math.nan, math.nan, math.inf))
         return Estimate(count=len(families), mean=whole, deviation=unknown, half_width=endless)
-    return jackknife(list(families.values()), lambda some: float(np.mean([lost for own in some for lost in own])))
+    return jackknife(list(families.values()), lambda some: float(np.mean([value for own in some for value in own])))
 
 
 LOOKS = (25, 50, 100, 200, 400, 700)
@@ -203,49 +211,6 @@ def _loss_after(losses: Sequence[float | None], updates: int) -> float:
     last = losses[max(0, updates - max(4, round(_LAST_SHARE * updates))) : updates]
     kept = [loss for loss in last if loss is not None]
     return float(np.mean(kept)) if len(losses) >= updates and len(kept) == len(last) else math.inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """How far the best rate of a case is from that of its shortest trainings, and what other cases foretell."""
-
-    case: AdviceCase
-    shortest: Ladder
-    longer: Ladder
-    foretold: float
-    """Decades."""
-
-    @property
-    def found(self) -> float:
-        """Decades."""
-        return self.longer.best - self.shortest.best
-
-    @property
-    def near(self) -> bool:
-        """Within a factor of 1.5."""
-        return abs(self.found - self.foretold) <= math.log10(1.5)
-
-    @property
-    def lost(self) -> float:
-        """What the longer training loses at the best rate of the shortest, as a share of its best's gain."""
-        return self.longer.regret(self.longer.at(self.shortest.best))
-
-
-def moves(ladders: Mapping[AdviceCase, Sequence[Ladder]]) -> list[Moved]:
-    """Of every case and each horizon beyond its shortest: a power of the horizon, its median over cases apart from it.
-
-    ladders: by case, of each horizon.
-    """
-    pairs: list[tuple[AdviceCase, Ladder, Ladder, float]] = []
-    for case, several in ladders.items():
-        rising = sorted((one for one in several if one.learned), key=lambda one: one.updates)
-        pairs += [(case, rising[0], one, math.log10(one.updates / rising[0].updates)) for one in rising[1:]]
-    found = []
-    for case, shortest, longer_one, span in pairs:
-        powers = [(b.best - a.best) / length for other, a, b, length in pairs if case.apart(other)]
-        foretold = span * float(np.median(powers)) if powers else 0.0
-        found.append(Moved(case=case, shortest=shortest, longer=longer_one, foretold=foretold))
-    return found
 
 
 def quantile_of(named: Sequence[NamedRate], of: Callable[[NamedRate], float], share: float) -> float:

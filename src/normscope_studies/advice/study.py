@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Study, scales
 from . import rules
 from .cases import AdviceCase, AdviceConfig, cases, rate_of
-from .ladder import Ladder, at_rate, ladder_of, nats, piece_of
+from .ladder import Ladder, at_rate, ladder_from, nats, piece_of
 from .looks import facts_about, range_test
 from .page import NORMED, Advised, by_warmup, data, figures, lost_by_usual_warmup, tables
 from .tasks import MASKED, VALID_TOKENS, task_of
@@ -96,12 +95,8 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     for case in {(case.model, case.text): case for case in config.cases}.values():
         task_of(case, **config.places, seed=1)
     make = partial(side_by_side, processes=config.processes, pieces=pieces)
-    every = [(case, place) for place in range(len(config.horizons)) for case in config.cases if case.reach > place]
-    # A second seed for the first horizon alone, whose best rates the rules are fitted to.
-    found = make(partial(ladder_of, config), [(case, place, not place) for case, place in every], stage="ladders")
-    ladders = {case: [one for one in found if one.case == case] for case in config.cases}
-    learned = [one for one in found[: len(config.cases)] if one.learned]
-    looked = make(partial(looked_at, config), learned, stage="looks")
+    ladders = make(partial(_ladder, config), config.cases, stage="ladders")
+    looked = make(partial(looked_at, config), [one for one in ladders if one.learned], stage="looks")
     each = make(partial(named_for, config), [(one, looked) for one in looked], stage="named rates")
     warmups = dict(
         zip((one.case for one in looked), make(partial(warmed, config), looked, stage="warm-ups"), strict=True)
@@ -113,16 +108,19 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
             way: [one[way] for one in each if way in one] for way in dict.fromkeys(way for one in each for way in one)
         },
         looks=compared(looked),
-        moved=rules.moves(ladders),
         warmups=warmups,
     )
     return Findings(
-        conditions=conditions(config, found),
+        conditions=conditions(config, ladders),
         claims=claims(advised),
         figures=figures(advised),
         tables=tables(advised),
         data=data(advised),
     )
+
+
+def _ladder(config: AdviceConfig, case: AdviceCase, pieces: Pieces) -> Ladder:
+    return ladder_from(case, None, config.horizons[0], config, pieces)
 
 
 def claims(advised: Advised) -> list[Claim]:
@@ -144,7 +142,7 @@ def claims(advised: Advised) -> list[Claim]:
                 f"Known rates: {percentage(most, 0)} lost at most",
                 f"At the rate that known rates name a training loses at most {percentage(most, 0)} of what the best "
                 f"gains, in at least {percentage(least, 0)} of cases.",
-                [(one.looked.case, one.regret <= most) for one in own],
+                [(one.looked.case.family, one.regret <= most) for one in own],
                 least=least,
             )
             for most, least in ((0.01, 0.8), (0.02, 0.9))
@@ -152,17 +150,10 @@ def claims(advised: Advised) -> list[Claim]:
         less_claim("Known rates", "Known rates lose", rules.less_than(own, naive)),
         *look_claims(early, first),
         share_claim(
-            "The horizon",
-            "How far the best rate moves from the shortest trainings to longer ones is foretold within a factor of "
-            "1.5 by a power of the length, in at least 80 % of cases.",
-            [(one.case, one.near) for one in advised.moved],
-            least=0.8,
-        ),
-        share_claim(
             "Warm-up",
             "With 1 % of the updates, 8 % where residual sums are normed, a training loses at most 1 % of what the "
             "best gains against the best of the warm-ups that were tried, in at least 85 % of cases.",
-            [(one.case, lost_by_usual_warmup(one, warmups[one.case]) <= 0.01) for one in looked],
+            [(one.case.family, lost_by_usual_warmup(one, warmups[one.case]) <= 0.01) for one in looked],
             least=0.85,
         ),
         *(
@@ -212,9 +203,10 @@ def less_claim(name: str, subject: str, less: Estimate, than: str = _MEDIAN) -> 
     )
 
 
-def share_claim(name: str, statement: str, holds: Sequence[tuple[AdviceCase, bool]], *, least: float) -> Claim:
-    """That the share of cases in which it holds is at least so large; cases of a family are not independent."""
-    answered, families = [so for _, so in holds], [case.family for case, _ in holds]
+def share_claim(name: str, statement: str, holds: Sequence[tuple[str, bool]], *, least: float) -> Claim:
+    """That the share of cases in which it holds is at least so large; holds: of a family, since cases of one are not
+    independent."""
+    families, answered = [family for family, _ in holds], [so for _, so in holds]
     count, total = sum(answered), len(answered)
     low, high = clustered_proportion(answered, families)
     return judged(
@@ -237,7 +229,7 @@ def conditions(config: AdviceConfig, found: Sequence[Ladder]) -> dict[str, str]:
         f"of second order, Multi30k ({config.corpus}), images of digits; decoders learn the next token, encoders the "
         f"text itself, of which {MASKED:.0%} is masked, encoder-decoders a translation or the second half of a row",
         "trainings": f"{sum(len(one.outcomes) + len(one.again) for one in found)} of ladders, of "
-        f"{', '.join(f'{updates:,}' for updates in sorted(config.horizons))} updates; linear warm-up over 1 % of them, "
+        f"{config.horizons[0]:,} updates; linear warm-up over 1 % of them, "
         "8 % where residual sums are normed, then a cosine to a tenth unless the case says otherwise; nothing clipped",
         "optimisers": f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW and Muon with "
         f"weight decay {OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
@@ -262,16 +254,11 @@ _SMALL = (
     AdviceCase(model="encoder", text="markov", initialisation="normal-0.02", placement="pre-ln", **_SIZES),
     AdviceCase(model="nanogpt", text="toy", initialisation="zero-head", **_SIZES),
 )
-_LONGER = ("decoder, arithmetic, xavier-uniform", "encoder, arithmetic, normal-0.02", "torch-encoder, markov, its-own")
-"""Families of which cases are trained for the third horizon on a CPU: those of all would take hours more."""
-
-
-_ON_CPU = tuple(replace(case, reach=min(case.reach, 3 if case.family in _LONGER else 2)) for case in cases())
 SCALES = scales(
     AdviceConfig,
-    every={"cases": _ON_CPU, "warmup_shares": (0.0, 0.01, 0.08)},
+    every={"cases": tuple(cases()), "warmup_shares": (0.0, 0.01, 0.08)},
     smoke={"cases": _SMALL, "horizons": (60, 30), "range_test_updates": 30, "warmup_shares": (0.0, 0.05)},
-    paper={"cases": tuple(cases()), "horizons": (4_000, 1_000, 16_000, 64_000)},
+    paper={"horizons": (4_000, 1_000, 16_000, 64_000)},
 )
 STUDY = Study(
     title="Advice: which learning rate is best?",

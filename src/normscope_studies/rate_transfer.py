@@ -1,0 +1,242 @@
+"""What the best peak rate of a small model is worth for one four times as deep or as wide."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from normscope.choosing.rates import RateFacts, law
+from normscope.placement import named
+from normscope.report.chart import Panel
+from normscope.report.words import joined
+
+from .advice import carrying
+from .advice.cases import AdviceCase
+from .advice.ladder import Ladder, ladder_from, piece_of
+from .advice.looks import facts_about
+from .advice.page import of_ladder
+from .advice.tasks import task_of
+from .engine.checks import check_least
+from .engine.page import Findings, StudyFigure, StudyTable, line, table
+from .engine.pieces import Pieces, side_by_side
+from .engine.study import Study, scales
+
+DEPTH, WIDTH, WIDTH_MUP = "four times the depth", "four times the width", "four times the width by µP"
+_FACTOR = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateTransferConfig:
+    """Decoders of one width in several placements and depths, and models of others in two widths.
+
+    Raises ValueError for depths of which none is four times another.
+    """
+
+    placements: tuple[str, ...] = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "lns", "completep")
+    blocks: tuple[int, ...] = (2, 4, 8, 16, 32)
+    """Rising; each begins its search at the best rate of the one before."""
+    width: int = 64
+    """Of the placements' decoders."""
+    models: tuple[str, ...] = ("nanogpt", "llama", "olmo2", "torch-post")
+    texts: tuple[str, ...] = ("characters", "arithmetic")
+    """The first one is what the placements' decoders learn."""
+    narrow: int = 32
+    """Width of the models of others, beside one four times as wide."""
+    updates: int = 1_000
+    text_file: str = "corpora/wikipedia.txt"
+    """Running text, for characters."""
+    processes: int = 0
+    """Ladders at a time; 0 for as many as there are cores."""
+
+    def __post_init__(self) -> None:
+        check_least(self, updates=20, width=16, narrow=16, processes=0)
+        if not any(_FACTOR * blocks in self.blocks for blocks in self.blocks) or list(self.blocks) != sorted(
+            set(self.blocks)
+        ):
+            raise ValueError(f"blocks must rise, and one be four times another, got {self.blocks}")
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Where the texts are, as what is measured takes them."""
+        return {"text_file": self.text_file, "corpus": ""}
+
+    def deep(self, placement: str) -> list[AdviceCase]:
+        """A placement's decoders, rising in depth."""
+        return [
+            AdviceCase(
+                model="decoder",
+                text=self.texts[0],  # type: ignore[arg-type]
+                initialisation="xavier-uniform",
+                placement=placement,
+                blocks=blocks,
+                width=self.width,
+            )
+            for blocks in self.blocks
+        ]
+
+    def wide(self, model: str, text: str) -> list[AdviceCase]:
+        """A narrow one, a wide one, and a wide one by µP."""
+        narrow = AdviceCase(model=model, text=text, blocks=2, width=self.narrow)  # type: ignore[arg-type]
+        wide = replace(narrow, width=_FACTOR * self.narrow)
+        return [narrow, wide, replace(wide, narrower=float(_FACTOR))]
+
+
+def climbed(config: RateTransferConfig, chain: Sequence[AdviceCase], pieces: Pieces) -> list[Ladder]:
+    """Each begins its search at the best rung of the one before, one by µP at the first one's."""
+    found: list[Ladder] = []
+    for case in chain:
+        start = None if not found else found[0 if case.narrower != 1 else -1].best_step
+        found.append(ladder_from(case, start, config.updates, config, pieces))
+    return found
+
+
+def growths(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) -> list[carrying.Growth]:
+    """All that are four times as large."""
+    found = []
+    for chain in ladders:
+        for smaller in chain:
+            for larger in chain:
+                a, b = smaller.case, larger.case
+                if _FACTOR * a.blocks == b.blocks and a.width == b.width:
+                    group, cluster = DEPTH, named(a.placement).title
+                elif _FACTOR * a.width == b.width and a.blocks == b.blocks:
+                    group, cluster = (WIDTH, a.family) if b.narrower == 1 else (WIDTH_MUP, a.family)
+                else:
+                    continue
+                found.append(
+                    carrying.Growth(
+                        group=group, cluster=cluster, smaller=smaller, larger=larger, decades=math.log10(_FACTOR)
+                    )
+                )
+    return sorted(found, key=lambda one: (DEPTH, WIDTH, WIDTH_MUP).index(one.group))
+
+
+def run(config: RateTransferConfig, pieces: Pieces) -> Findings:
+    """One piece a training. Raises UserError for a text that is not there."""
+    chains = [config.wide(model, text) for text in config.texts for model in config.models]
+    deep = [config.deep(placement) for placement in config.placements]
+    for chain in (*chains, *deep):
+        task_of(chain[0], **config.places, seed=1)
+    ladders = side_by_side(
+        partial(climbed, config), [*chains, *deep], processes=config.processes, pieces=pieces, stage="ladders"
+    )
+    facts = {
+        one.case: RateFacts(**piece_of(one.case, "facts", config, pieces, facts_about)["facts"])
+        for chain in ladders
+        for one in chain
+    }
+
+    def known(one: carrying.Growth) -> float:
+        return math.log10(law()(facts[one.larger.case]) / law()(facts[one.smaller.case]))
+
+    found = growths(config, ladders)
+    carried = [
+        one
+        for one in carrying.carried(found, lambda one, other: one.cluster != other.cluster, known)
+        # The law is of models as they are, not of those whose parametrisation holds the rate.
+        if (one.growth.group, one.way) != (WIDTH_MUP, carrying.KNOWN)
+    ]
+    deepest = ladders[len(chains) :]
+    return Findings(
+        conditions=conditions(config, ladders),
+        claims=carrying.claims(carried),
+        figures=figures(deepest),
+        tables=[
+            depths(deepest),
+            *carrying.tables(
+                carried, "What a model four times as large loses at the smaller one's best rate, in shares of the gain"
+            ),
+        ],
+        data=carrying.data(carried)
+        | {"ladders": [{"case": one.case.name} | of_ladder(one) for chain in ladders for one in chain]},
+    )
+
+
+def depths(deep: Sequence[Sequence[Ladder]]) -> StudyTable:
+    """Best rate and loss by depth, a row a placement."""
+    blocks = [one.case.blocks for one in deep[0]]
+    return table(
+        "The best rate, and the loss at it, by depth",
+        deep,
+        [
+            ("placement", lambda chain: named(chain[0].case.placement).title),
+            *(
+                (f"best rate, {count} blocks", lambda chain, at=at: 10 ** chain[at].best)
+                for at, count in enumerate(blocks)
+            ),
+            *((f"nats, {count} blocks", lambda chain, at=at: chain[at].lowest_nats) for at, count in enumerate(blocks)),
+        ],
+    )
+
+
+def figures(deep: Sequence[Sequence[Ladder]]) -> list[StudyFigure]:
+    """Best rates and losses over depth."""
+    blocks = [float(one.case.blocks) for one in deep[0]]
+    axes = {"best peak rate": lambda one: 10**one.best, "loss at it, nats": lambda one: one.lowest_nats}
+    return [
+        StudyFigure.of_panels(
+            name="depths",
+            title="The best rate and the loss at it, by depth",
+            caption="Two seeds at the best rung and its neighbours; the best rate by a parabola through these.",
+            panels=[
+                Panel(
+                    title=ylabel.partition(",")[0],
+                    xlabel="blocks",
+                    ylabel=ylabel,
+                    log_x=True,
+                    log_y=ylabel == "best peak rate",
+                    series=[
+                        line(named(chain[0].case.placement).title, "measured", hue, blocks, list(map(of, chain)))
+                        for hue, chain in enumerate(deep)
+                    ],
+                )
+                for ylabel, of in axes.items()
+            ],
+        )
+    ]
+
+
+def conditions(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) -> dict[str, str]:
+    """What was trained, and how."""
+    every = [one for chain in ladders for one in chain]
+    unlearned = sorted(one.case.name for one in every if not one.learned)
+    return {
+        "over depth": f"decoders of ours of width {config.width}, {', '.join(map(str, config.blocks))} blocks, Glorot "
+        f"uniform times the placement's gain: {joined([named(name).title for name in config.placements])}",
+        "over width": f"models of others of 2 blocks, width {config.narrow} and {_FACTOR * config.narrow}, with "
+        f"their own initial weights: {joined(config.models)}",
+        "by µP": "matrices and the head take steps a quarter as large in the wider model, and begin half as large "
+        "where they are drawn alike at any width (Yang et al. 2022, table 8); heads keep their 16 dimensions",
+        "texts": f"characters of {config.text_file}; progressions modulo 64",
+        "trainings": f"{sum(len(one.outcomes) + len(one.again) for one in every)}, of {config.updates:,} updates of "
+        "256 tokens under AdamW; linear warm-up over 1 % of them, 8 % where residual sums are normed, then a "
+        "cosine to a tenth",
+        "rates": "factors of two, until the best has two on either side; the best one is read by a parabola through it "
+        "and its neighbours, a loss between rungs by a straight line",
+        "seeds": "two, of weights and batches, at the best rung and its neighbours; else one",
+        "learned": f"at no rate, and left out: {joined(unlearned)}" if unlearned else "all",
+        "the law of known rates": "that of the doctor and of `choose`, over width and sub-layers, which knew none of "
+        "these trainings",
+    }
+
+
+STUDY = Study(
+    title="What is the best rate of a small model worth for a larger one?",
+    question="What does a model four times as deep, or four times as wide with µP and without, lose at the best "
+    "peak rate of the smaller one, in which placement?",
+    help="What is a small model's rate worth for a large?",
+    scales=scales(
+        RateTransferConfig,
+        smoke={
+            "placements": ("post-ln", "pre-ln"),
+            "blocks": (1, 4),
+            "width": 16,
+            "models": ("nanogpt", "torch-post"),
+            "texts": ("arithmetic",),
+            "narrow": 16,
+            "updates": 20,
+        },
+        paper={"blocks": (6, 12, 24, 48), "width": 256, "narrow": 128, "updates": 10_000},
+    ),
+    run=run,
+)
