@@ -33,12 +33,12 @@ class RateTransferConfig:
     """
 
     placements: tuple[str, ...] = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "lns", "completep")
-    blocks: tuple[int, ...] = (2, 4, 8, 16, 32)
+    blocks: tuple[int, ...] = (2, 4, 8, 16)
     """Rising; each begins its search at the best rate of the one before."""
     width: int = 64
     """Of the placements' decoders."""
     models: tuple[str, ...] = ("nanogpt", "llama", "olmo2", "torch-post")
-    texts: tuple[str, ...] = ("characters", "arithmetic")
+    texts: tuple[str, ...] = ("characters",)
     """The first one is what the placements' decoders learn."""
     narrow: int = 32
     """Width of the models of others, beside one four times as wide."""
@@ -207,7 +207,7 @@ def conditions(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) 
         f"their own initial weights: {joined(config.models)}",
         "by µP": "matrices and the head take steps a quarter as large in the wider model, and begin half as large "
         "where they are drawn alike at any width (Yang et al. 2022, table 8); heads keep their 16 dimensions",
-        "texts": f"characters of {config.text_file}; progressions modulo 64",
+        "texts": f"{joined(config.texts)}, of {config.text_file} where they are characters",
         "trainings": f"{sum(len(one.outcomes) + len(one.again) for one in every)}, of {config.updates:,} updates of "
         "256 tokens under AdamW; linear warm-up over 1 % of them, 8 % where residual sums are normed, then a "
         "cosine to a tenth",
