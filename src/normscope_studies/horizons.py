@@ -97,7 +97,7 @@ def run(config: HorizonsConfig, pieces: Pieces) -> Findings:
             StudyFigure.of_panels(
                 name="horizons",
                 title="How far the best rate moves with the length of the training",
-                caption="A point a case and horizon, a hue a family.",
+                caption="A point a case and horizon, a hue an optimiser.",
                 panels=[
                     carrying.picture(
                         [one for one in found if one.smaller.updates == shortest],

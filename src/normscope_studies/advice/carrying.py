@@ -230,8 +230,8 @@ def _less_data(groups: Mapping[tuple[str, str], Sequence[Carried]], group: str, 
 
 
 def picture(growths: Iterable[Growth], title: str, place: Callable[[Growth], float], xlabel: str) -> Panel:
-    """How far the best rate moved, a point a growth and a hue a cluster."""
+    """How far the best rate moved, a point a growth and a hue an optimiser."""
     points: dict[str, list[tuple[float, float]]] = {}
     for one in growths:
-        points.setdefault(one.cluster, []).append((place(one), 10**one.moved))
+        points.setdefault(one.larger.case.optimizer, []).append((place(one), 10**one.moved))
     return scatter(title, points, xlabel=xlabel, ylabel="best rate over the smaller one's", log_x=True, log_y=True)
