@@ -45,6 +45,8 @@ class RateTransferConfig:
     updates: int = 1_000
     text_file: str = "corpora/wikipedia.txt"
     """Running text, for characters."""
+    corpus: str = "corpora/multi30k_deen"
+    """A folder made by `normscope data prepare`, for a text of sentence pairs, which none here is."""
     processes: int = 0
     """Ladders at a time; 0 for as many as there are cores."""
 
@@ -58,7 +60,7 @@ class RateTransferConfig:
     @property
     def places(self) -> dict[str, str]:
         """Where the texts are, as what is measured takes them."""
-        return {"text_file": self.text_file, "corpus": ""}
+        return {"text_file": self.text_file, "corpus": self.corpus}
 
     def deep(self, placement: str) -> list[AdviceCase]:
         """A placement's decoders, rising in depth."""
