@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_369,
-    "lines of normscope": 54_796,
+    "lines": 68_407,
+    "lines of normscope": 54_834,
     "files": 400,
-    "import lines, %": 5.97,
+    "import lines, %": 5.96,
     "public nouns": 509,
     "homonyms": 25,
 }

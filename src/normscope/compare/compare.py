@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from ..errors import UserError, option
-from ..files import disk_errors
+from ..files import disk_errors, make_folders, write_over
 from ..report.comparison.contents import ComparisonPage
 from ..report.words import counted, duration
 from ..runs.config import load_run_config
@@ -190,7 +190,10 @@ def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) 
     with alone(folder), disk_errors(f"writing into {folder}"):
         write_configs(cells)
         left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
-        commands = [train_command(cell, stop_when) for cell in left]
+        make_folders(folder / "cells")
+        for cell in left:
+            write_over(cell.config_file, cell.configuration)
+        commands = [train_command(cell, stop_when, cell.config_file) for cell in left]
         return [shlex.join(["normscope", *words[2:]]) for words in commands]
 
 
