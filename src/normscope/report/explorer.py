@@ -38,7 +38,7 @@ def environment() -> Environment:
 
 def _prose(text: str) -> Markup:
     """Words with what stands between backticks as code, as a terminal shows it."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(printable(text))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(printable(text)))))
 
 
 VENDOR = Path(__file__).parent / "vendor" / "uplot"
