@@ -222,7 +222,6 @@ _COST = SealedJson(
     keys=frozenset({"processor_seconds"}),
     again="remove it: it is then unknown",
 )
-"""Of the file beside a run's log: how long processors worked for its training, null where that is not known."""
 
 
 @contextmanager
