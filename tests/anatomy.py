@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_454,
+    "lines": 68_465,
     "lines of normscope": 54_834,
     "files": 400,
     "import lines, %": 5.96,
