@@ -97,7 +97,7 @@ def figures(value: float | None, digits: int = 3) -> str:
 
 
 def verdict_words(diagnosis: Record) -> str:
-    """The verdict with how much was found: "1 error, 2 warnings", "healthy: 31 of 38 rules asked", "healthy, 1 note".
+    """The verdict with how much was found: "1 error, 2 warnings", "healthy; 31 of 38 rules asked", "healthy, 1 note".
 
     A model without errors and warnings is not called healthy beside a wanted rate that is advised against.
     """
@@ -111,7 +111,7 @@ def verdict_words(diagnosis: Record) -> str:
     if diagnosis.verdict is Health.UNKNOWN:
         word = diagnosis.verdict.value
     asked = sum(rule.asked for rule in diagnosis.rules)
-    left_out = f": {asked} of {counted(len(diagnosis.rules), 'rule')} asked" if asked < len(diagnosis.rules) else ""
+    left_out = f"; {asked} of {counted(len(diagnosis.rules), 'rule')} asked" if asked < len(diagnosis.rules) else ""
     return ", ".join(filter(None, [word, found])) + left_out
 
 
