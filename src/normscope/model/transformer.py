@@ -18,6 +18,7 @@ from .context import Cache, Context, as_factor
 from .embedding import Embedding
 from .initialisation import SCHEMES, initialise
 from .layout import AttentionConfig, Layout, PositionEncoding, with_heads
+from .linear import product
 from .scores import rotated_features
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
 
@@ -202,7 +203,7 @@ class EncoderDecoder(nn.Module):
 
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """(M, D) -> (M, V)."""
-        return hidden_MD @ self.output_rows().T
+        return product(hidden_MD, self.output_rows())
 
 
 def stack_shape(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> StackShape:
