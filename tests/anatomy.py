@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_462,
-    "lines of normscope": 54_831,
+    "lines": 68_460,
+    "lines of normscope": 54_829,
     "files": 400,
     "import lines, %": 5.96,
     "public nouns": 509,
