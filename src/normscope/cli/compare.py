@@ -95,12 +95,7 @@ def compare(
 
 @described_by(shared.COMPARE)
 @shared.resumable()
-def demo(
-    *,
-    out: Path = Path("demo"),
-    processes: int,
-    stop_when: shared.StopWhen,
-) -> None:
+def demo(*, out: Path = Path("demo"), processes: int, stop_when: shared.StopWhen) -> None:
     """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
 
     The runs learn to translate the embedded toy language; the report is demo/report.html.
