@@ -21,6 +21,7 @@ def predict(
     *,
     stack: str,
     blocks: int,
+    loops: int,
     width: int,
     ffn_width: int | None = None,
     heads: int,
@@ -54,8 +55,8 @@ def predict(
     if plot is not None:
         refuse_other_picture("--plot", plot)
     run_imports(imports)
-    values: dict[str, Any] = {"stack": stack, "blocks": blocks, "width": width, "heads": heads, "tokens": tokens}
-    values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
+    values: dict[str, Any] = {"stack": stack, "blocks": blocks, "loops": loops, "width": width, "heads": heads}
+    values |= {"tokens": tokens, "vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         prediction = _prediction(placements or ["pre-ln"], model, update_of(update, rate))

@@ -2,6 +2,7 @@
 
 # M = packed tokens of the memory, D = width, B = sentences, H = heads, R = rows (beams) a sentence,
 # S = places for keys, K = width per head
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ class Cache:
         """In its sentence, of the token that each place holds the key of."""
         self.steps = self.filled = 0
         """Tokens so far, and places up to the last one that a row sees: attention reads no more of the pool."""
+        self._visits = Counter[Any]()
         self._layout: Layout | None = None
 
     @property
@@ -41,6 +43,7 @@ class Cache:
 
     def advance(self, parent_BR: Tensor) -> Layout:
         """Make room for one token a row; parent_BR: the row of the last step that each row continues."""
+        self._visits.clear()
         sentences, rows = parent_BR.shape
         seen_BRS = self.seen_BRS.gather(1, parent_BR[:, :, None].expand(-1, -1, self.seen_BRS.shape[2]))
         live_BS = seen_BRS.any(1)
@@ -62,7 +65,10 @@ class Cache:
         return self._layout
 
     def extend(self, owner: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Put (B, H, R, K) keys and values into the pool and return what is filled of it, (B, H, S, K)."""
+        """Put (B, H, R, K) keys and values into a pool, another each time in a step, and return what is filled of it,
+        (B, H, S, K)."""
+        self._visits[owner] += 1
+        owner = owner, self._visits[owner]
         if owner not in self.own:
             shape = *key.shape[:2], self.seen_BRS.shape[2], key.shape[3]
             self.own[owner] = key.new_zeros(shape), value.new_zeros(shape)

@@ -146,7 +146,7 @@ def stack_config(config: Any) -> StackConfig:
 
 
 class Stack(Drawable):
-    """Blocks of one kind under one placement: `start`, the blocks, `finish`, on packed tokens (N, D).
+    """Blocks of one kind under one placement: `start`, the blocks, `loops` times in turn, `finish`, on tokens (N, D).
 
     kinds: sub-layers of a block, in order; without them, those of such a stack.
     initialisation: the scheme that its weights are drawn by as it is made, which leaves torch's generator as it was;
@@ -203,7 +203,7 @@ class Stack(Drawable):
 
     def forward(self, x_ND: Tensor, context: Context) -> Tensor:
         state = self.placement.start(self.dropout(x_ND), self.start)
-        for block in self.blocks:
+        for block in [*self.blocks] * self.placement.stack.loops:
             if self.activation_checkpointing and torch.is_grad_enabled():
                 state = checkpoint(block, state, context, use_reentrant=False)
             else:
@@ -229,11 +229,7 @@ def _ours(config: StackConfig, placement: Placement, spec: SymbolSublayer) -> Su
     )
 
 
-_BIASES = {
-    "all": ("query", "key", "value", "output"),
-    "query-key-value": ("query", "key", "value"),
-    "none": (),
-}
+_BIASES = {"all": ("query", "key", "value", "output"), "query-key-value": ("query", "key", "value"), "none": ()}
 
 
 def _draw_matrix(matrix: Any, draw: Draw, gain: float, *, drawn_bias: bool) -> None:

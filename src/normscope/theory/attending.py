@@ -14,23 +14,6 @@ from .mixing import Array, Entry, LinearMap, Mixing, Products, make, sharpened, 
 from .places import ByPlace, Differing, Places, whole_of
 
 
-def attending(
-    queries: int | Places,
-    keys: int | Places,
-    query: Products,
-    key: Products,
-    value: Products,
-    width: int,
-    differing: Differing,
-) -> "_Alike | _AtPlaces":
-    """What weights of attention make of these queries, keys and values, and of gradients on their way back."""
-    if isinstance(queries, Places):
-        assert isinstance(keys, Places)
-        return _AtPlaces(queries, keys, query, key, value, width, differing)
-    assert isinstance(keys, int)
-    return _Alike(queries, keys, query, key, value, width, differing)
-
-
 class _Alike:
     """Tokens that all are alike, so many queries of so many keys."""
 

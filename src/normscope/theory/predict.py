@@ -19,6 +19,7 @@ from ..placement import Placement, named
 from .backward import StackGradients, backward, loss_gradient
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
 from .doubts import Doubt, doubts_of
+from .loops import stack_of
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
@@ -106,7 +107,8 @@ class _StreamPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPrediction:
-    """Curves of one stack, by depth: (L+1,) by completed blocks for the stream, (L,) by block for gradients."""
+    """Curves of one stack: (L+1,) by completed blocks for the stream, a block as often as it is run, (L,) by block for
+    gradients."""
 
     q: Array
     """E‖x_l‖² / d of the stream that sub-layers read, the first where there are several; from the embedding on."""
@@ -148,6 +150,8 @@ def predict(
     Raises ValueError for an unknown placement, or one that is not defined for such a model; Unpredictable, which is one
     too, for a formula that theory does not follow.
     """
+    if model.loops > 1 and (update is not None or model.stack == "encoder-decoder"):
+        raise Unpredictable("loops are followed through one stack, encoder or decoder, and through no update of it")
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
         stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
@@ -185,7 +189,7 @@ def _forward(
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
         memory_differing=encoder.output.differing if encoder is not None else RANDOM,
     )
-    stack = MomentStack(placement, setting)
+    stack = stack_of(placement, setting)
     stack.forward(initial.parts(stack.tokens, text))
     return stack
 
@@ -244,7 +248,9 @@ def predict_or_refuse(
 def _each(placements: Sequence[str], model: ModelSetting, update: Update | None) -> "list[_Stacks | Unpredictable]":
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     processes = min(cores, len(placements))
-    if processes == 1 or len(placements) * model.blocks < _WORTH_PROCESSES / (1 if update is None else _UPDATE_COSTS):
+    if processes == 1 or len(placements) * model.blocks * model.loops < _WORTH_PROCESSES / (
+        1 if update is None else _UPDATE_COSTS
+    ):
         return [_one(name, model, update) for name in placements]
     # Forked, so that they know the placements that the user has registered, and import nothing again. They end before
     # there is anything to collect, which takes a fifteenth of their time.
