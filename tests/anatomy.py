@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_621,
-    "lines of normscope": 54_988,
+    "lines": 68_623,
+    "lines of normscope": 54_990,
     "files": 401,
     "import lines, %": 5.97,
     "public nouns": 510,
