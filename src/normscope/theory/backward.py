@@ -93,12 +93,8 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
             squares[name, crosses].append(square)
     learnt += _at_learnt(flow, remainders, uses, -1)
     loops = stack.placement.stack.loops
-    weights = {
-        f"cross_{name}" if crosses else name: np.sqrt(
-            np.maximum(0.0, np.reshape(of[::-1], (loops, -1)).sum(0))
-        ).tolist()
-        for (name, crosses), of in squares.items()
-    }
+    sums = {f"cross_{name}" if of_cross else name: np.array(of[::-1]) for (name, of_cross), of in squares.items()}
+    weights = {name: np.sqrt(np.maximum(0.0, of.reshape(loops, -1).sum(0))).tolist() for name, of in sums.items()}
     return StackGradients(weights, memory, arrived[::-1], learnt[::-1])
 
 
@@ -161,16 +157,15 @@ class _Flow:
                     self._pour(lane, arrived)
         for lane in [lane for lane in self._open if atom < lane.start]:
             self._close(lane)
-        one, two, apart = (total[atom] for total in self._spread)
+        one, two, apart = [total[atom] for total in self._spread]
         for lane, running in self._open.items():
             square, pair = squared(lane.back[atom])
             one, two, apart = one + square * running[0], two + pair * running[1], apart + pair * running[2]
         return make(Products, (one, two, apart))
 
     def _pour(self, lane: Lane, arrived: list[Entry]) -> None:
-        running = self._open.setdefault(lane, [0.0, 0.0, 0.0])
-        for kind, part in enumerate(arrived):
-            running[kind] = running[kind] + part
+        one, two, apart = self._open.get(lane, (0.0, 0.0, 0.0))
+        self._open[lane] = [one + arrived[0], two + arrived[1], apart + arrived[2]]
 
     def _close(self, lane: Lane) -> None:
         """All that is left of the lane are the coefficients it was made with."""

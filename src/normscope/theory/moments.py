@@ -11,7 +11,6 @@ A stream grows by an atom a sub-layer, and every norm divides all of its coeffic
 a value has atoms, a copy of its lane, is done only where two values have atoms in common.
 """
 
-import math
 from array import array
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .lanes import Lane, added, divides, first_of, growing, weighed
-from .mixing import Array, Entry, Products, between, make, squared, vanishes
+from .mixing import Array, Entry, Products, make, squared, vanishes
 from .places import RANDOM, Differing, GradientMap, Places, gap_of, of_both, of_parts, scaled, spread_in_common, summed
 
 
@@ -42,6 +41,8 @@ class Atoms:
         """Of a sequence, where they differ: all moments are arrays then."""
         self.scatter_width = width if scatter_width is None else scatter_width
         """That a norm's divisor scatters with: infinite where it does not."""
+        self.draws = True
+        """Whether logits are drawn, which depend on how tokens differ; else nothing asks for that."""
         self.count = 0
         self._products, self._covariances = growing(places), growing(places)
         self.related = array("q"), array("q")
@@ -60,6 +61,8 @@ class Atoms:
         """Parts that squashing norms brought, in the order of their atoms."""
         self.learnt: list[Use] = []
         """Parts of size 0 that an update of a number makes grow, in the order of their atoms."""
+        self.last_sum: tuple[Moments, Moments, Moments] | None = None
+        """What was computed last, of what, for streams that are one value; squashed ones have their own remainders."""
         self._summed: tuple[tuple[Moments, ...], Moments, Moments] | None = None
         """The last history that attention over depth has summed up, the sum of all but its last value, and of all."""
 
@@ -77,7 +80,7 @@ class Atoms:
 
         spread: d · Var(‖a‖² / d), 2q² of a Gaussian where it is not given.
         """
-        self.differing.append(differing)
+        self.differing.append(differing if self.draws else RANDOM)
         if self.places is not None:
             q, p, apart = self.places.filled(Products(q, p, apart))
         one, two, three = self._products
@@ -208,7 +211,8 @@ class Moments:
     @property
     def differences(self) -> tuple[float, Differing]:
         """What a token has beyond what two have in common, and how they differ in it."""
-        return gap_of(self.products, self.atoms.places), self.differing
+        places = self.atoms.places
+        return max(0.0, self.q - self.p) if places is None else gap_of(self.products, places), self.differing
 
     @property
     def coefficients(self) -> Array:
@@ -256,7 +260,10 @@ class Moments:
     def __add__(self, other: "Moments | float") -> "Moments":
         if not isinstance(other, Moments):
             return _sum(self, single(self.atoms, self.atoms.one()) * float(other)) if other else self
-        return _sum(self, other)
+        known = None if self.atoms.remainders else self.atoms.last_sum
+        if known is None or known[0] is not self or known[1] is not other:
+            known = self.atoms.last_sum = self, other, _sum(self, other)
+        return known[2]
 
     __radd__ = __add__
 
@@ -277,7 +284,8 @@ class Moments:
             )
         if isinstance(factor, Followed):
             return factor.times(self)
-        factor = float(factor)
+        if (factor := float(factor)) == 1.0:
+            return self
         made = self.times(factor, factor, normed=False)
         made.normed = self.normed and factor != 0
         return made
@@ -315,7 +323,7 @@ def _sum(left: Moments, right: Moments) -> Moments:
         lane.append(index, forward, backward)
     products = (left.q + right.q, left.p + right.p, left.apart + right.apart)
     spread = left.spread + right.spread + 4 * left.q * right.q
-    differing = summed(left.differences, right.differences)
+    differing = summed(left.differences, right.differences) if left.atoms.draws else RANDOM
     return Moments(left.atoms, scale, back, lane, right.size, products, spread, differing, centred=left.centred)
 
 
@@ -333,7 +341,7 @@ def _sum_in_common(left: Moments, right: Moments) -> Moments:
     products = left.atoms.weighed(forward)
     spread = spread_in_common((left.q, left.spread), (right.q, right.spread), products.one)
     join = summed if left.lane is None or right.lane is None else of_both
-    differing = join(left.differences, right.differences)
+    differing = join(left.differences, right.differences) if left.atoms.draws else RANDOM
     return Moments(left.atoms, 1.0, 1.0, Lane(forward, back), len(forward), products, spread, differing)
 
 
@@ -378,22 +386,3 @@ def single(atoms: Atoms, index: int) -> Moments:
     return Moments(
         atoms, 1.0, 1.0, None, index + 1, atoms.products(index), atoms.spreads[index], atoms.differing[index]
     )
-
-
-def without_mean(x: Moments) -> Moments:
-    """The value less what is the same in every feature."""
-    if x.centred:
-        return x
-    if x.lane is None:
-        return x if x.size - 1 not in x.atoms.constant else x * 0.0
-    q, p, apart = x.q, x.p, x.apart
-    found = False
-    for index in x.atoms.constant:
-        if index < x.size and not vanishes(coefficient := x.lane.forward[index] * x.scale):
-            (square, pair), part = squared(coefficient), x.atoms.products(index)
-            q, p, apart = q - square * part.one, p - pair * part.two, apart - pair * part.apart
-            found = True
-    if not found:
-        return x
-    products = (between(0.0, q, math.inf), p, apart)
-    return Moments(x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, x.differing, centred=True)

@@ -79,8 +79,7 @@ class _MomentSublayer(MomentEnd):
     """F on moments."""
 
     def __init__(self, norm: MomentNorms | SquashingNorms, site: Site, stack: "MomentStack") -> None:
-        super().__init__(norm)
-        self.site, self.stack = site, stack
+        self.norm, self.site, self.stack = norm, site, stack
 
     def __call__(self, x: Moments, /, **inside: Callable[[Moments], Moments]) -> Moments:
         return self.stack.apply(self.site, x, inside)
@@ -244,7 +243,7 @@ class MomentStack:
             width=site.stack.width,
             tokens=self.tokens,
             source_tokens=keys,
-            differing=setting.memory_differing if crosses else differing,
+            differing=setting.memory_differing if crosses and self.atoms.draws else differing,
             inside=inside,
             **{f"{name}_std": setting.weight_std(name, site) for name in ("query", "key", "value", "output")},
         )

@@ -163,7 +163,7 @@ def attention(
         return scaled(read.scaled(width * std * std), place, at)
 
     value, value_scales = projected(source, value_std, "value", source_tokens)
-    query, query_scales, key, key_scales = x.scaled(0.0), _UNSCALED, source.scaled(0.0), _UNSCALED
+    query, query_scales, key, key_scales = NOTHING, _UNSCALED, NOTHING, _UNSCALED
     if query_std and key_std:
         query, query_scales = projected(x, query_std, "query", tokens)
         key, key_scales = projected(source, key_std, "key", source_tokens)
