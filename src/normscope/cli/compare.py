@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from ..settings.files import is_run
 from . import shared
 from .console import note, stderr, tell
@@ -204,10 +204,8 @@ def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:
     """The values that commas separate; None of None. Raises UserError naming the option."""
     if text is None:
         return None
-    try:
+    with user_errors(ValueError, said=lambda error: f"--{option} takes comma-separated values, got {text!r}: {error}"):
         return [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
 
 
 def _placement_and_warmup(text: str) -> tuple[str, int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UserError
+from ..errors import user_errors
 from .options import described_by
 from .shared import Imports, PlacementWords, placement_names, refuse_other_picture, run_imports, write_text
 
@@ -57,11 +57,9 @@ def predict(
     run_imports(imports)
     values: dict[str, Any] = {"stack": stack, "blocks": blocks, "loops": loops, "width": width, "heads": heads}
     values |= {"tokens": tokens, "vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
-    try:
+    with user_errors(ValueError):
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         prediction = _prediction(placements or ["pre-ln"], model, update_of(update, rate))
-    except ValueError as error:
-        raise UserError(str(error)) from error
     if plot is not None:
         write_text("--plot", plot, prediction.svg())
     if as_json:

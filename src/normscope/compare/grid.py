@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..data.opening import DataConfig
-from ..errors import UserError, option
+from ..errors import UserError, option, user_errors
 from ..files import disk_errors, is_of_the_disk, make_folders, write_over
 from ..limits.ours import SealedJson, refuse_other, sealed_lines
 from ..model import ModelConfig
@@ -281,10 +281,8 @@ def alone(folder: Path) -> Iterator[None]:
 
 def registered_name(placement: str) -> str:
     """The registered name of a placement, however it is written. Raises UserError."""
-    try:
+    with user_errors(ValueError):
         return named(placement).name
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 DEMO_TITLE = "Does it need warm-up? Post-LN and Pre-LN on the toy language"

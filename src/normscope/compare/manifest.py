@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from ..errors import UserError, option
+from ..errors import UserError, option, user_errors
 from ..files import disk_errors, write_atomically
 from ..limits.ours import SealedJson
 from ..limits.reading import parse_toml
@@ -145,10 +145,8 @@ def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
 
 
 def _config_of(text: str, run: RunFolder) -> RunConfig:
-    try:
+    with user_errors(TypeError, ValueError, said=lambda error: f"configuration of {run.path} is not TOML: {error}"):
         return config_of(parse_toml(text), source=f"configuration of {run.path}")
-    except (TypeError, ValueError) as error:
-        raise UserError(f"configuration of {run.path} is not TOML: {error}") from error
 
 
 def cell_of(run: RunFolder, config: RunConfig) -> Cell:
