@@ -5,7 +5,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 
 class UserError(Exception):
@@ -30,7 +29,7 @@ def _printable(message: str) -> str:
 
 
 @contextmanager
-def user_errors(*kinds: type[BaseException], said: Callable[[Any], str] = str) -> Iterator[None]:
+def user_errors(*kinds: type[BaseException], said: Callable[..., str] = str) -> Iterator[None]:
     """Make a UserError of each exception of these kinds within the block. said: its message, of the exception."""
     try:
         yield

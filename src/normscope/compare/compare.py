@@ -63,7 +63,9 @@ def run_comparison(
     config = cells[0].config
     corpus = corpus_of(config, evaluate)
     with alone(folder):
-        updates = _updates_of(config, corpus)
+        # This raises where the corpus has no use for the task.
+        objective = task_of(config).objective(config, corpus, torch.device("cpu"))
+        updates = durations(objective, config.train)(config.train.duration)
         manifest = manifests.former_manifest(folder, lambda config: corpus) or manifests.about(config, corpus)
         former = manifests.named_cells(folder, manifest.cells)
         manifests.refuse_unlike(cells, former, manifest, corpus.fingerprint, folder)
@@ -100,12 +102,6 @@ def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
         allowed = ", ".join(name for name in corpus.splits if name != "train")
         raise UserError(f"{option('evaluate', evaluate)}: no such split to translate; the corpus has {allowed}")
     return corpus
-
-
-def _updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
-    """Updates of a whole run. Raises UserError where the corpus has no use for the task."""
-    objective = task_of(config).objective(config, corpus, torch.device("cpu"))
-    return durations(objective, config.train)(config.train.duration)
 
 
 def _announced(

@@ -82,12 +82,8 @@ class Wiring:
 
 def _applied(norm: nn.Module) -> Callable[..., Any]:
     """A norm as its own class applies it, where its forward is passed over."""
-    return functools.partial(type(norm).original.forward, norm) if is_swapped(norm) else norm  # type: ignore[attr-defined]
-
-
-def is_swapped(module: nn.Module) -> bool:
-    """Whether a module's class was made here."""
-    return hasattr(type(module), "swapped_kind")
+    is_swapped = hasattr(type(norm), "swapped_kind")
+    return functools.partial(type(norm).original.forward, norm) if is_swapped else norm  # type: ignore[attr-defined]
 
 
 _MADE: dict[tuple[str, type], type] = {}
