@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_632,
-    "lines of normscope": 54_999,
-    "files": 401,
-    "import lines, %": 5.96,
+    "lines": 68_511,
+    "lines of normscope": 54_878,
+    "files": 400,
+    "import lines, %": 5.95,
     "public nouns": 510,
     "homonyms": 25,
 }
