@@ -225,9 +225,8 @@ def _architecture(config: Any) -> Any:
 
 def classes_of(config: Any) -> list[Any]:
     """The classes of models that a configuration builds, the best first. Raises UserError where there is none."""
-    from transformers.models.auto import modeling_auto
-
     transformers = load_transformers()
+    modeling_auto = transformers.models.auto.modeling_auto
     heads = [head for head in _BEST_FIRST if head != "MASKED_LM" or not getattr(config, "is_decoder", False)]
     mappings = [getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING") for head in heads]
     found = [

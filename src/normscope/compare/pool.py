@@ -196,7 +196,8 @@ def _advance(work: _Work) -> bool:
         return False
     if code != 0:
         killed = f"killed by {signal.Signals(-code).name}; the last it said: " if code < 0 else ""
-        _fail(work, killed + _last_line(work.state.cell))
+        log = work.state.cell.log_file.read_text(encoding="utf-8", errors="replace").strip()
+        _fail(work, killed + (log.splitlines() or ["no output"])[-1])
     elif work.trains:
         work.state.status = "finished"
     if work.state.status == "failed" or not work.commands:
@@ -228,11 +229,6 @@ def _stop(running: list[_Work]) -> None:
             work.state.status = "stopped"
         work.state.read_new_events()
     running.clear()
-
-
-def _last_line(cell: Cell) -> str:
-    lines = cell.log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "no output"
 
 
 def train_all(

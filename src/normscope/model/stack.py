@@ -248,13 +248,8 @@ def norm_maker(
     placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement"
 ) -> _MakeNorms:
     """What builds the norms that a part of the formula asks for."""
-
-    def make(asked: SymbolEnd) -> NormGroup:
-        return NormGroup(
-            asked.norm.widths, lambda width: make_norm(placement, norm, epsilon, width), frozenset(asked.norm.grouped)
-        )
-
-    return make
+    made = partial(make_norm, placement, norm, epsilon)
+    return lambda asked: NormGroup(asked.norm.widths, made, frozenset(asked.norm.grouped))
 
 
 def make_norm(placement: Placement, norm: str, epsilon: float | Literal["as-placement"], width: int) -> nn.Module:

@@ -74,10 +74,8 @@ class Wiring:
     def norms(self, added: Added) -> dict[Part, Callable[..., Any]]:
         """Every norm of the formula as it is applied."""
         made: dict[Part, Callable[..., Any]] = {part: _applied(norm) for part, norm in self.reused.items()}
-        for place in added.places:
-            for name, norm in getattr(added, place).norms.items():
-                made[place, name] = norm
-        return made
+        own = ((place, getattr(added, place).norms.items()) for place in added.places)
+        return made | {(place, name): norm for place, norms in own for name, norm in norms}
 
 
 def _applied(norm: nn.Module) -> Callable[..., Any]:
