@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 68_476,
-    "lines of normscope": 54_843,
+    "lines": 68_463,
+    "lines of normscope": 54_830,
     "files": 400,
     "import lines, %": 5.95,
     "public nouns": 510,

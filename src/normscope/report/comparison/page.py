@@ -6,7 +6,6 @@ ended, a row a placement.
 
 import math
 import textwrap
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -148,9 +147,9 @@ def endings_svg(comparison: ComparisonPage) -> str:
     """
     configurations, baseline = comparison.drawn, comparison.unigram_loss_nats
     hues = list(dict.fromkeys(configuration.name.group for configuration in comparison.configurations))
-    by_group = defaultdict[str, list[ComparedConfiguration]](list)
+    by_group: dict[str, list[ComparedConfiguration]] = {}
     for configuration in configurations:
-        by_group[configuration.name.group].append(configuration)
+        by_group.setdefault(configuration.name.group, []).append(configuration)
     groups = sorted(by_group, key=lambda group: min(map(_ending, by_group[group])))
     variants = list(dict.fromkeys(configuration.name.variant for configuration in configurations))
     # Beside the variants there may stand the baseline and what lies beyond the edge.
@@ -180,7 +179,10 @@ def endings_svg(comparison: ComparisonPage) -> str:
 
 
 def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
-    for label in axes.set_yticks(range(len(groups)), labels=list(map(_beside, groups))):
+    most = 2 * _LABEL_CHARACTERS  # at most two lines, which leave the axes room
+    short = (group if len(group) <= most else f"{group[: most - 1]}…" for group in groups)
+    labels = [textwrap.fill(group, _LABEL_CHARACTERS) for group in short]
+    for label in axes.set_yticks(range(len(groups)), labels=labels):
         label.label1.set_parse_math(False)  # a label may hold a dollar sign
     axes.set_ylim(max(1, len(groups)) - 0.5, -0.5)
     # Long names leave narrow axes: in their middle the label would run off the picture.
@@ -188,12 +190,6 @@ def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
     axes.grid(axis="y", visible=False)
     if empty:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes)
-
-
-def _beside(group: str) -> str:
-    """A row's name in at most two lines, which leave the axes room."""
-    most = 2 * _LABEL_CHARACTERS
-    return textwrap.fill(group if len(group) <= most else f"{group[: most - 1]}…", _LABEL_CHARACTERS)
 
 
 def _legend(figure: Figure, variants: Sequence[str], baseline: float | None, *, beyond: bool) -> None:
