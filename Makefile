@@ -76,6 +76,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/corpora.py
+	$(BIN)/python benchmarks/grid.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/predict.py
 
 # What needs a CUDA device, tests and then measurements; says so and ends where there is none. PARTS="step-bert decode"
 # takes these alone. GPU_PYTHON=python3 takes an interpreter that has the packages already, and builds no environment.

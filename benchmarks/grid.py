@@ -1,8 +1,12 @@
 """What the driver of a grid costs: runs that end at once, by thousands, so that all of the time is its own.
 
-`python benchmarks/grid.py [COUNT …]` prints, for each number of runs, seconds and memory of the driver.
+`python benchmarks/grid.py [COUNT …]` prints, for each number of runs, what the driver takes: seconds of the processor
+for making and writing the configurations and for driving the runs, seconds by the clock in which it waits for the disk
+to synchronise, how often it does, and memory.
 """
 
+import itertools
+import os
 import resource
 import sys
 import tempfile
@@ -30,13 +34,13 @@ class Stub:
     """Of all of them, which is not the driver's time."""
 
     def __init__(self, cell: Cell, words: Sequence[str]) -> None:
-        begun = time.perf_counter()
+        begun = time.process_time()
         cell.folder.path.mkdir(parents=True)
         self._log, self._update = MetricsLog(cell.folder.metrics_file, LogMark()), 0
-        Stub.seconds += time.perf_counter() - begun
+        Stub.seconds += time.process_time() - begun
 
     def poll(self) -> int | None:
-        begun, code = time.perf_counter(), None
+        begun, code = time.process_time(), None
         for _ in range(-(-UPDATES // POLLS)):
             if self._update < UPDATES:
                 self._update += 1
@@ -46,7 +50,7 @@ class Stub:
             self._log.append({"event": "finished", "update": UPDATES})
             self._log.close()
             code = 0
-        Stub.seconds += time.perf_counter() - begun
+        Stub.seconds += time.process_time() - begun
         return code
 
 
@@ -56,24 +60,41 @@ def cells(folder: Path, count: int) -> list[Cell]:
     return grid.cells(load(None, [f"train.duration={UPDATES}", "train.threads=1"]), folder)
 
 
+class Synced:
+    """Stands for `os.fsync`, and counts."""
+
+    def __init__(self) -> None:
+        self.times, self.seconds, self._fsync = 0, 0.0, os.fsync
+
+    def __call__(self, descriptor: int) -> None:
+        begun = time.perf_counter()
+        self._fsync(descriptor)
+        self.times, self.seconds = self.times + 1, self.seconds + time.perf_counter() - begun
+
+
 def main(counts: Sequence[int]) -> None:
     """Print a row for each number of runs and each way of running them."""
-    print(f"{'runs':>8}{'at once':>10}{'writing s':>11}{'driving s':>11}{'ms a run':>10}{'peak MB':>9}")
+    print("    runs  at once  making s  writing s  synced  waited s  driving s    MB")
     for count in counts:
         for at_once in (100, count):
+            synced = Synced()
             with tempfile.TemporaryDirectory() as folder, GridDisplay(stderr()) as display:
-                begun = time.perf_counter()
+                times = [time.process_time()]
                 made = cells(Path(folder), count)
-                write_configs(made)
-                written, Stub.seconds = time.perf_counter(), 0.0
+                times.append(time.process_time())
+                with patch.object(os, "fsync", synced):
+                    write_configs(made)
+                times.append(time.process_time())
+                Stub.seconds = 0.0
                 with patch.object(pool, "process_of", Stub):
                     states = pool.run_cells(made, at_once=at_once, watch=display)
-                driving = time.perf_counter() - written - Stub.seconds
+                times.append(time.process_time() - Stub.seconds)
                 assert all(state.status == "finished" for state in states)
+            making, writing, driving = (after - before for before, after in itertools.pairwise(times))
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux gives KiB
             print(
-                f"{count:>8}{at_once:>10}{written - begun:>11.1f}{driving:>11.1f}"
-                f"{1000 * driving / count:>10.1f}{peak_mb:>9.0f}",
+                f"{count:>8}{at_once:>9}{making:>10.1f}{writing:>11.1f}{synced.times:>8}{synced.seconds:>10.1f}"
+                f"{driving:>11.1f}{peak_mb:>6.0f}",
                 flush=True,
             )
 

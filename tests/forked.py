@@ -127,7 +127,8 @@ def pool_forks() -> Iterator[None]:
         assert list(words[:2]) == ["-m", "normscope"]
         cell.log_file.touch()
         environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
-        return Forked(_normscope, words[2:], environment, Path.cwd(), b"", out=cell.log_file, err=cell.log_file)
+        given = cell.configuration.encode()
+        return Forked(_normscope, words[2:], environment, Path.cwd(), given, out=cell.log_file, err=cell.log_file)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "process_of", forked)
@@ -159,5 +160,9 @@ def _normscope(words: Sequence[str], environment: dict[str, str], folder: Path, 
     os.chdir(folder)
     sys.argv = ["normscope", *words]
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        os.dup2(given.fileno(), 0)  # for what opens /dev/stdin
     with pool_forks():
         main()

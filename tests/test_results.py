@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from normscope.compare.grid import DEMO_GRID, demo_config
+from normscope.report.words import significant
 
 RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = sorted(path.parent for path in RESULTS.glob("*/results.json"))
@@ -46,6 +47,13 @@ def test_the_page_of_the_demo_is_that_of_its_results_and_names_no_machine() -> N
 def test_every_result_stands_in_the_index() -> None:
     index = (RESULTS / "README.md").read_text(encoding="utf-8")
     assert {f"{folder.name}/README.md" for folder in FOLDERS} == set(re.findall(r"\]\(([^)]*)\)", index))
+
+
+def test_the_index_says_how_long_processors_worked_for_each_result() -> None:
+    index = (RESULTS / "README.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^\| \[([^]]*)\].* \| ([^|]*) \|$", index, re.MULTILINE))
+    hours = {folder.name: json.loads((folder / "results.json").read_text("utf-8")) for folder in FOLDERS}
+    assert said == {name: significant(data.get("processor_hours"), 3) for name, data in hours.items()}
 
 
 def test_the_results_of_the_demo_are_those_of_the_demo_as_it_is() -> None:

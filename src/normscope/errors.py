@@ -2,6 +2,8 @@
 
 import sysconfig
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -24,6 +26,15 @@ def _printable(message: str) -> str:
         # Names come first and advice last.
         message = f"{message[: _LONGEST - 600]} … {message[-500:]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in message)
+
+
+@contextmanager
+def user_errors(*kinds: type[BaseException], said: Callable[..., str] = str) -> Iterator[None]:
+    """Make a UserError of each exception of these kinds within the block. said: its message, of the exception."""
+    try:
+        yield
+    except kinds as error:
+        raise UserError(said(error)) from error
 
 
 def option(name: str, value: object = None, *, python: str = "") -> str:

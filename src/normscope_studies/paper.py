@@ -20,7 +20,7 @@ from .engine.page import Findings, Link, Marked, StudyTable, TableCell, table_li
 from .engine.pieces import Pieces
 from .engine.study import Study, scales
 
-NOT_RUN = "not run"
+NOT_RUN, HELD, NOT_TESTED = "not run", "held by a test", "not tested"
 _FILE = Path(__file__).with_name("paper.toml")
 
 
@@ -50,10 +50,14 @@ class _ListedClaim:
     section: str
     """The heading under which the quotes stand, as far as it tells it from others."""
     quotes: Sequence[str]
-    study: str
-    """The folder of its results."""
-    claim: str
+    study: str = ""
+    """The folder of its results; empty where no study can state it."""
+    claim: str = ""
     """The name that the claim has in these results; empty where no study states it yet."""
+    test: str = ""
+    """The test in this repository that holds it, of what follows from definitions alone."""
+    untested: str = ""
+    """Why nothing here tests it."""
     text: str = "paper/xiong2020.md"
     """The text in which the quotes stand: the paper, or the notes on it."""
     note: str = ""
@@ -90,7 +94,8 @@ class _ClaimRow:
 
     @property
     def verdict_words(self) -> str:
-        return NOT_RUN if self.verdict is None else str(self.verdict)
+        unjudged = HELD if self.listed.test else NOT_TESTED if self.listed.untested else NOT_RUN
+        return unjudged if self.verdict is None else str(self.verdict)
 
 
 def rows(claims: Sequence[_ListedClaim], studies: Mapping[str, _MeasuredBy], results: Path) -> list[_ClaimRow]:
@@ -99,7 +104,12 @@ def rows(claims: Sequence[_ListedClaim], studies: Mapping[str, _MeasuredBy], res
     Raises UserError where a study's results are damaged, or do not hold a claim that the list says they hold.
     """
     read = {name: _read(results / name / "results.json") for name in studies}
-    return [_row(one, studies[one.study], read[one.study], results / one.study) for one in claims]
+    return [
+        _row(one, studies[one.study], read[one.study], results / one.study)
+        if one.study
+        else _ClaimRow(listed=one, tested=one.tested, command=one.test or one.untested)
+        for one in claims
+    ]
 
 
 def _row(one: _ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> _ClaimRow:
@@ -153,7 +163,7 @@ _GROUPS = {
     "digests": "What summaries of the paper say",
 }
 """Claims by whose they are, as their tables are called."""
-_ORDER = (*map(str, Verdict), NOT_RUN)
+_ORDER = (*map(str, Verdict), HELD, NOT_RUN, NOT_TESTED)
 
 
 def counts(rows: Sequence[_ClaimRow]) -> dict[str, int]:
@@ -231,8 +241,9 @@ def _written(cell: TableCell) -> str:
 
 def not_run(found: Sequence[_ClaimRow], results: Path) -> str:
     """The studies without results, and the places of what no study has measured yet."""
-    missing = sorted({row.listed.study for row in found if not (results / row.listed.study / "results.json").is_file()})
-    places = [row.listed.place for row in found if not row.found and row.listed.study not in missing]
+    left = [row for row in found if row.verdict_words == NOT_RUN]
+    missing = sorted({row.listed.study for row in left if not (results / row.listed.study / "results.json").is_file()})
+    places = [row.listed.place for row in left if row.listed.study not in missing]
     studies = [f"no results of {', '.join(missing)}"] if missing else []
     return "; ".join([*studies, *places]) or "nothing"
 
@@ -298,7 +309,7 @@ def _data(row: _ClaimRow) -> dict[str, Any]:
 
 def _counted_line(row: _ClaimRow) -> str:
     one = row.listed
-    ours = f"  measured: {row.found}" if row.found else f"  command:  {row.command}"
+    ours = f"  measured: {row.found}" if row.found else f"  {row.verdict_words}: {row.command}"
     return f"{one.place}: {row.verdict_words}\n  claim:    {one.statement} [{one.published}]\n{ours}"
 
 

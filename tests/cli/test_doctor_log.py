@@ -122,7 +122,7 @@ def test_a_diverged_run_and_its_model_are_one_verdict(
     assert "instead of 0.01, with a warm-up of" in first
     said = "\n".join(lines)
     assert "rise from update 60" in said
-    assert "what models like it are trained with" in said
+    assert "the usual rate of such a model" in said
     why = "a norm on every sum of 1.layers (post-ln) leaves 4 blocks no path around the norms"
     assert why in " ".join(said.split())
     # The file gives no batches, so that `compare` does not take it as it is.

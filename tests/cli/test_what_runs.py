@@ -12,6 +12,7 @@ import pytest
 
 import forked
 from normscope.cli.shared import VERBS
+from normscope.compare.grid import _CONFIGURATIONS
 from normscope.processes.surroundings import interpreter
 from tiny import MY_PLACEMENT, finish, options
 
@@ -112,8 +113,8 @@ def test_a_received_comparison(received: Path, tmp_path: Path) -> None:
     (folder / "runs").mkdir()
     (received / "run").rename(folder / "runs/one")
     try:
-        (folder / "cells").mkdir()
-        (folder / "cells/one.toml").write_bytes((folder / "runs/one/config.toml").read_bytes())
+        text = (folder / "runs/one/config.toml").read_text()
+        (folder / "cells.json").write_text(_CONFIGURATIONS.text({"one": text, "two": text}))
         says(folder, "report", folder)
         assert "evil-ln" in (folder / "report.html").read_text()
     finally:

@@ -19,7 +19,7 @@ from normscope import files
 from normscope.cli import main as cli
 from normscope.compare import compare as comparing, page, pool as pool_of_runs
 from normscope.compare.compare import ComparisonResult, prepare, report, run_comparison
-from normscope.compare.grid import Cell, Grid, alone
+from normscope.compare.grid import Cell, Grid, alone, configurations
 from normscope.compare.manifest import former_manifest
 from normscope.compare.pool import PoolOptions
 from normscope.compare.state import CellState
@@ -119,6 +119,8 @@ def test_a_comparison_grows_by_placements_rates_and_seeds_and_keeps_what_it_has(
     assert len(done.page.configurations) == 4
     assert str(done.page.configurations[3].name) == "Pre-LN, no warm-up, rate 2e-3"
     assert done.page.commands[:3] == ["compare post-ln pre-ln", "compare peri-ln", "compare pre-ln"]
+    # Those of the runs name files that are there.
+    assert all(Path(shlex.split(line)[4]).is_file() for line in done.page.commands[3:])
     assert dict(done.page.what)["Seeds"] == "1 to 2 per row"
 
 
@@ -160,7 +162,17 @@ def test_what_cannot_be_joined_is_named(
         run("pre-ln", base=replaced(BASE, **settings))
     assert f"holds a comparison with other settings ({message}" in str(error.value)
     assert (tmp_path / "out/comparison.json").read_text() == before
-    assert not list((tmp_path / "out/cells").glob("pre-ln*"))
+    assert [name.split("_")[0] for name in configurations(tmp_path / "out")] == ["post-ln"]
+
+
+def test_settings_of_runs_that_have_not_begun_are_those_of_the_comparison(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
+    done = run("post-ln", runs=pool(lambda cell: 0, stopped=True))
+    assert not any(cell.folder.path.exists() for cell in done.cells)
+    with pytest.raises(UserError, match=r"with other settings \(model.width: 16 there, 32 now\)"):
+        run("post-ln", base=replaced(BASE, model__width=32))
+    assert rows(report([tmp_path / "out"], tmp_path / "page")[0]) == [("Post-LN", [1])]
 
 
 def test_a_stopped_comparison_has_its_report_and_it_can_be_made_again(
@@ -220,9 +232,10 @@ def test_a_folder_of_an_earlier_version_says_by_its_runs_what_it_holds(
     run: Callable[..., ComparisonResult], tmp_path: Path
 ) -> None:
     done = run("post-ln", "pre-ln")
-    (tmp_path / "out/comparison.json").unlink()
-    page, _ = report([tmp_path / "out"], tmp_path / "out")
-    assert page.configurations == done.page.configurations
+    for name in ("comparison.json", "cells.json"):
+        (tmp_path / "out" / name).unlink()
+        page, _ = report([tmp_path / "out"], tmp_path / "out")
+        assert page.configurations == done.page.configurations
     assert rows(run("peri-ln").page) == [("Post-LN", [1]), ("Pre-LN", [1]), ("Peri-LN", [1])]
 
 

@@ -1,16 +1,19 @@
 """The axes of a comparison and the names of its runs."""
 
 import errno
+import os
+import tomllib
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from normscope.compare.grid import Grid, write_configs
-from normscope.compare.pool import train_command
+from normscope.compare.grid import Grid, configurations, write_configs
+from normscope.compare.pool import process_of, train_command
 from normscope.errors import UserError
 from normscope.runs.config import load, replaced
 from normscope.runs.run import train_run
+from normscope.tasks.registry import config_of
 from tiny import tiny
 
 
@@ -45,14 +48,69 @@ def test_rates_that_print_alike_get_folders_of_their_own(tmp_path: Path) -> None
     assert len({cell.folder.path for cell in cells}) == len(cells) == 8
 
 
-def test_the_command_of_a_cell_names_a_configuration_that_is_the_cells(tmp_path: Path) -> None:
+def test_the_command_of_a_cell_reads_the_configuration_that_its_process_is_given(tmp_path: Path) -> None:
+    cell = grid().cells(tiny(), tmp_path)[-1]
+    write_configs([cell])
+    command = train_command(cell, config=Path("/dev/stdin"))
+    assert command[:3] == ["-m", "normscope", "train"]
+    assert command[4:] == ["--run", str(cell.folder.path)]
+    assert process_of(cell, ["-c", "import sys; print(open(sys.argv[1]).read())", command[3]]).wait() == 0
+    assert load(cell.log_file) == cell.config
+
+
+def test_all_configurations_are_on_disk_at_once_and_beside_those_of_former_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells, synced = grid(seeds=20).cells(tiny(), tmp_path), list[int]()
+    write_configs(cells[:1])
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    write_configs(cells[1:])
+    # The file, whole, and the folder of its name.
+    assert len(synced) == 2
+    assert synced[0] == (tmp_path / "cells.json").stat().st_size
+    assert configurations(tmp_path) == {cell.name: cell.configuration for cell in cells}
+    assert {config_of(tomllib.loads(text), source=name).seed for name, text in configurations(tmp_path).items()} == {
+        *range(1, 21)
+    }
+    write_configs(cells)
+    assert len(synced) == 2  # nothing is new
+    assert {path.name for path in tmp_path.iterdir()} == {"cells.json", "logs"}
+
+
+@pytest.mark.parametrize("operation", ["os.fsync", "pathlib.Path.replace"])
+def test_a_command_that_is_ended_while_it_writes_leaves_the_former_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    first, *others = grid().cells(tiny(), tmp_path)
+    write_configs([first])
+
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operation, ended)
+        with pytest.raises(KeyboardInterrupt):
+            write_configs(others)
+    assert configurations(tmp_path) == {first.name: first.configuration}
+    assert {path.name for path in tmp_path.iterdir()} == {"cells.json", "logs"}
+
+
+def test_configurations_that_are_not_as_they_were_written_are_refused(tmp_path: Path) -> None:
     cells = grid().cells(tiny(), tmp_path)
     write_configs(cells)
-    for cell in cells:
-        command = train_command(cell)
-        assert command[:3] == ["-m", "normscope", "train"]
-        assert load(Path(command[3])) == cell.config
-        assert command[4:] == ["--run", str(cell.folder.path)]
+    file = tmp_path / "cells.json"
+    whole = file.read_text()
+    for text in ("", whole[: len(whole) // 2], whole.replace("width", "with", 1)):
+        file.write_text(text)
+        with pytest.raises(UserError, match=r"cells\.json is damaged .*; remove it and run the same command again"):
+            configurations(tmp_path)
+    file.unlink()
+    cells[0].log_file.write_text("the user's own\n")
+    with pytest.raises(UserError, match=r"\.txt was not written by NormScope"):
+        write_configs(cells)
+    cells[0].folder.path.mkdir(parents=True)
+    write_configs(cells)
+    assert file.read_text() == whole
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
 
     def make(script: str, seeds: int = 1) -> list[Cell]:
         monkeypatch.setattr(
-            pool, "train_command", lambda cell, stop_when=None: ["-c", script, "train", str(cell.folder.metrics_file)]
+            pool, "train_command", lambda cell, *_: ["-c", script, "train", str(cell.folder.metrics_file)]
         )
         grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=seeds)
         made = grid.cells(tiny("train.duration=2"), tmp_path)
@@ -136,7 +136,8 @@ from normscope.compare.pool import process_of
 child = "import sys; from normscope.processes.surroundings import hold_lifeline; hold_lifeline()\\n"
 child += "import signal, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(open(sys.argv[1], 'w').close()))\\n"
 child += "print('under way', flush=True); time.sleep(60)"
-cell = SimpleNamespace(config=SimpleNamespace(train=SimpleNamespace(threads=1)), log_file=Path(sys.argv[2]))
+config = SimpleNamespace(train=SimpleNamespace(threads=1))
+cell = SimpleNamespace(config=config, configuration="", log_file=Path(sys.argv[2]))
 process = process_of(cell, ["-c", child, sys.argv[1]])
 while not cell.log_file.stat().st_size:
     time.sleep(0.01)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normscope.model import Cache, Layout
+from normscope.model import Cache, EncoderDecoder, Layout
 from normscope.placement import registered
 from stacks import random_tokens, small_model
 
@@ -12,7 +12,15 @@ STEPS = 4
 
 @pytest.mark.parametrize("placement", [n for n, p in registered().items() if "encoder-decoder" in p.models])
 def test_steps_equal_the_whole(placement: str) -> None:
-    model = small_model(placement).eval()
+    assert_steps_are_the_whole(small_model(placement))
+
+
+def test_every_pass_of_looped_blocks_remembers_its_own_keys() -> None:
+    assert_steps_are_the_whole(small_model("looped", loops=3))
+
+
+def assert_steps_are_the_whole(model: EncoderDecoder) -> None:
+    model.eval()
     source, target = random_tokens([5, 3], 1), random_tokens([STEPS, STEPS], 2)
     source_layout, target_layout = Layout(torch.tensor([5, 3])), Layout(torch.tensor([STEPS, STEPS]))
     with torch.no_grad():

@@ -146,11 +146,11 @@ def test_what_cannot_be_advised_on(options, message):
     ("rate", "warmup", "severity", "said"),
     [
         (0.99, None, [], ""),
-        (0.3, None, ["info"], "nothing, where the training is much longer"),
-        (3.9, None, ["info"], "and choose after 40 % of the updates"),
+        (0.3, None, ["info"], "nothing, or compare it with"),
+        (3.9, None, ["info"], "or watch the loss where"),
         (3.9 * FAR, None, ["warning"], "take a rate near"),
         (3.9 * FAR, 0, ["warning"], "take a rate near"),
-        (3.9 * FAR, 100, ["info"], "and choose after 40 % of the updates"),
+        (3.9 * FAR, 100, ["info"], "or watch the loss where"),
     ],
 )
 def test_a_rate_outside_the_range_is_found_and_a_warm_up_makes_it_a_note(rate, warmup, severity, said):

@@ -10,7 +10,7 @@ from doctor import bugs, bugs_blocks
 from doctor.bugs import both, scaled_by, weighed
 from doctor.rules import WIRING
 from doctor.several_streams import SeveralStreams, by_matmul
-from doctor.wired import WIDTH, Model, Stack, patient, post, pre
+from doctor.wired import WIDTH, Block, Model, Stack, patient, post, pre
 from kinds import first_of_each
 from normscope.doctor.lint.patient import Loading, Patient
 from normscope.doctor.result import Finding
@@ -100,6 +100,18 @@ def test_a_constant_of_no_placement_is_worth_knowing_only():
     assert (finding.id, finding.severity) == ("wrong-constants", "info")
     assert "of no registered placement at any depth" in finding.message
     assert f"DeepNorm has {6**0.25:.4g}" in finding.message
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_blocks_that_are_run_several_times_have_no_constants_of_as_many_blocks(shared):
+    """1/(2√3) is right for 3 blocks in 2 loops, and wrong for 6 blocks, for which it is Depth-µP's of 12."""
+
+    def join(x, f, norm):
+        return x + f(norm(x)) / (2 * 3**0.5)
+
+    blocks = [Block((join, join)) for _ in range(3 if shared else 6)]
+    looked_at = patient(Model(lambda: Stack(blocks=blocks * 2 if shared else blocks, final=1)))
+    assert ("wrong-constants" in [finding.id for finding in found_in(looked_at)]) is not shared
 
 
 @pytest.mark.thorough

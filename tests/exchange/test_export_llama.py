@@ -135,6 +135,7 @@ def test_an_opened_folder_gives_the_same(family: str, tmp_path: Path) -> None:
             "llama",
             "position_encoding = rotary alone, and",
         ),
+        ("llama", ["loops=2"], "llama", "loops = 1 alone, and this model has 2"),
         ("llama", ['biases="all"'], "llama", "biases = none alone"),
         ("llama", ["attention.soft_cap=50.0"], "llama", "attention.soft_cap = none alone, and this model has 50.0"),
         ("llama", ['activation="geglu"'], "llama", "activation = swiglu alone"),

@@ -149,7 +149,7 @@ def _fork_what_is_started(kind: "type[_Here | _Forked]") -> None:
 
     def popen(command: Sequence[str], **options: Any) -> Any:
         if list(command[: len(ours)]) == ours:
-            return kind(command[len(ours) :], stdout=options["stdout"], env=options["env"])
+            return kind(command[len(ours) :], **{name: options[name] for name in ("stdin", "stdout", "env")})
         return _Popen(command, **options)
 
     subprocess.Popen = popen  # type: ignore[assignment, misc]
@@ -170,10 +170,10 @@ class _Here:
     stdin = None
     pid = -1
 
-    def __init__(self, words: Sequence[str], *, stdout: IO[bytes], env: dict[str, str]) -> None:
+    def __init__(self, words: Sequence[str], **given: Any) -> None:
         self.returncode = 0
         with _as_before():
-            _be_normscope(words, stdout, env)
+            _be_normscope(words, **given)
 
     def poll(self) -> int:
         return self.returncode
@@ -184,7 +184,7 @@ class _Forked:
 
     stdin = None
 
-    def __init__(self, words: Sequence[str], *, stdout: IO[bytes], env: dict[str, str]) -> None:
+    def __init__(self, words: Sequence[str], **given: Any) -> None:
         self.returncode: int | None = None
         self.pid = os.fork()
         if self.pid:
@@ -194,7 +194,7 @@ class _Forked:
             os.setsid()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
-            code = _be_normscope(words, stdout, env)
+            code = _be_normscope(words, **given)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -226,11 +226,11 @@ class _Forked:
         return self.returncode
 
 
-def _be_normscope(words: Sequence[str], output: IO[bytes], variables: dict[str, str]) -> object:
+def _be_normscope(words: Sequence[str], *, stdin: IO[bytes], stdout: IO[bytes], env: dict[str, str]) -> object:
     """The command in this process; its exit code."""
-    os.dup2(output.fileno(), 1)
-    os.dup2(output.fileno(), 2)
-    os.environ.update(variables)
+    for number, file in enumerate((stdin, stdout, stdout)):
+        os.dup2(file.fileno(), number)
+    os.environ.update(env)
     os.environ.pop("NORMSCOPE_LIFELINE", None)
     sys.argv = ["normscope", *words]
     try:

@@ -83,7 +83,7 @@ READERS: dict[str, Reader] = {
         received.make_received,
         {
             "comparison.json": received.change_sealed_json,
-            "cells/*.toml": received.change_sealed_toml,
+            "cells.json": received.change_sealed_json,
             "runs/*/config.toml": received.change_sealed_toml,
             "runs/*/environment.json": received.change_sealed_json,
             "runs/*/metrics.jsonl": ours.change_sealed,

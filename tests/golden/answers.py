@@ -29,6 +29,7 @@ _ORIGIN = (
     "environment",
     "made_by",
     "made_from",
+    "processor_hours",
 )
 VOLATILE = frozenset({*_ORIGIN, "version", "python", "torch", "platform", "processor", "cores"})
 """Keys of JSON files whose values tell of the clock, the source or the machine."""
@@ -42,6 +43,7 @@ _HASHES = re.compile(r"(# SHA-256 of the lines above: |\bsource |, commit )[0-9a
 _IN_TEXTS = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<when>"),
     (r"measured in \d+ s", "measured in <seconds>"),
+    (r"(Processor hours:?\s+)[\d.e-]+", r"\1<hours>"),
     (r"(?s)\n(Exact c|C)ommands\n(?!.*\n(Exact c|C)ommands\n).*\nEnvironment\n.*", "\n"),
 )
 """What tells of them in texts, and what stands there instead; commands and environment end a page."""

@@ -1,6 +1,7 @@
 """GPT-2's decoder under every placement: no token sees a later one, and every weight learns."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -68,11 +69,44 @@ def test_computing_blocks_again_changes_no_gradient() -> None:
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
+@pytest.mark.parametrize("placement", ["looped", "post-ln", "residual", "hyper-connections"])
+def test_looped_blocks_are_as_many_blocks_of_the_same_weights(placement: str) -> None:
+    """Constants count blocks: under another placement than `looped` those of 2 blocks stand in the longer stack too."""
+    looped = perturbed(made(placement, loops=3), 2)
+    unrolled = made(placement, blocks=6)
+    for block in range(6):
+        unrolled.decoder.blocks[block] = looped.decoder.blocks[block % 2]
+    for part in ("embedding", "head"):
+        setattr(unrolled, part, getattr(looped, part))
+    unrolled.decoder.placement, unrolled.decoder.start, unrolled.decoder.finish = (
+        type(looped.decoder.placement)(replace(looped.decoder.placement.stack, loops=1)),
+        looped.decoder.start,
+        looped.decoder.finish,
+    )
+    one, other = (logits(model, TOKENS, LENGTHS) for model in (looped, unrolled))
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert sum(p.numel() for p in looped.parameters()) == sum(p.numel() for p in made(placement).parameters())
+
+
+def test_the_branch_scale_of_looped_counts_loops_and_blocks() -> None:
+    for blocks, loops in ((2, 1), (4, 3)):
+        scale = made("looped", blocks=blocks, loops=loops).decoder.placement.branch_scale
+        assert scale == pytest.approx(1 / (loops * blocks**0.5), rel=1e-15)
+
+
+def test_formulas_that_one_pass_decides_are_not_looped() -> None:
+    for placement, message in (("admin", "from one pass"), ("attn-res", "over the depth")):
+        with pytest.raises(ValueError, match=message):
+            made(placement, loops=2)
+
+
 def test_sizes_that_do_not_go_together_are_refused() -> None:
     for changes, message in (
         ({"blocks": 0}, "blocks must be at least 1"),
         ({"activation": "swish"}, "got 'swish'"),
         ({"width": 10}, "multiple of heads=3"),
+        ({"loops": 0}, "loops must be at least 1"),
+        ({"loops": 4, "blocks": 251}, "blocks must be at most 250, got 251"),
     ):
         with pytest.raises(ValueError, match=message):
             made(**changes)

@@ -18,12 +18,12 @@ def test_the_rows_of_known_rates():
     assert rows_of(advice()) == {
         "usual learning rate": (
             "4.1e-4",
-            "1.4e-4 to 1.2e-3, by 43 recipes and 4 ladders; plain median 5.2e-4",
+            "1.4e-4 to 1.2e-3 by a law; median of 43 recipes and 4 ladders: 5.2e-4",
         ),
         "your learning rate": ("3e-3", "above the usual range"),
         "warm-up": (
             "1 % of the updates",
-            "the median of 3 recipes with 0.2 % to 5 %; how short a one suffices is not known",
+            "the median of 3 recipes with 0.2 % to 5 %; how short it may be is not known",
         ),
     }
 
@@ -32,7 +32,7 @@ def test_what_is_unknown_is_called_so_with_what_finds_out():
     found = unknown_advice()
     rows = rows_of(found)
     assert rows["usual learning rate"] == ("unknown", found.unknown)
-    assert rows["warm-up"] == ("not known", "how short a one suffices is not known")
+    assert rows["warm-up"] == ("not known", "no recipe that we read tells it for such a model")
     assert rows["your learning rate"] == ("3e-4", "unknown: there is no range to compare it with")
     assert rate_headline(found) == "whether your learning rate 3e-4 is good is unknown"
     command = "`normscope compare m.py:f --placements own --optimizers sgd --peak-lr 1.5e-4,3e-4,6e-4`"
@@ -51,8 +51,9 @@ def test_what_makes_a_rate_surer_are_three_rates_that_compare_takes():
     assert words[:3] == ["normscope", "compare", "my.py:build"]
     assert numbers(words[words.index("--peak-lr") + 1], float, "peak-lr") == [0.01, 0.02, 0.04]
     assert words[words.index("--optimizers") + 1] == "adamw"
-    # Of a model in no file that `compare` takes, the option alone.
-    assert surer(advice(best=0.02)).endswith("no earlier: `--peak-lr 0.01,0.02,0.04` of `normscope compare`")
+    # Of a model in no file that `compare` takes, the options alone.
+    with_options = "`normscope compare` with `--optimizers adamw --peak-lr 0.01,0.02,0.04`"
+    assert surer(advice(best=0.02)).endswith(f"no earlier: {with_options}")
 
 
 @pytest.mark.parametrize(

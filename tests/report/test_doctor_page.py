@@ -201,6 +201,9 @@ def test_a_rate_out_of_range_is_in_the_headline_and_nothing_is_called_healthy():
     good = render_doctor(replace(healthy(), advice=advice(wanted=4e-4)))
     assert '<span class="good"><span class="dot" aria-hidden="true"></span><span class="word">healthy</span>' in good
     assert "— your learning rate 4e-4 is in the usual range" in good
+    # A command stands as code, and what is around it as text.
+    assert "<code>--optimizers adamw --peak-lr 2e-4,4.1e-4,8.2e-4</code>" in good
+    assert "&lt;code&gt;" not in good
 
 
 def test_rules_that_were_asked_and_those_that_were_not():

@@ -46,7 +46,7 @@ def test_no_line_is_wider_than_the_console(name, width):
 
 def test_what_to_do_is_the_first_line_and_the_verdict_the_second():
     starts = {name: printed(build()).splitlines()[:2] for name, build in EXAMPLES.items()}
-    try_it = "compare learning rates first: `--peak-lr 1.5e-4,3e-4,6e-4` of `normscope compare`"
+    try_it = "compare learning rates first: `normscope compare` with `--optimizers sgd --peak-lr 1.5e-4,3e-4,6e-4`"
     compare = "compare the formulas below with what you meant: no registered placement computes them"
     assert starts == {
         "healthy": ["nothing to do", "healthy — post-ln, 12 blocks, LayerNorm, no final norm"],
@@ -117,9 +117,9 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
     flowing = " ".join(text.split())  # lines may be wrapped
     assert "T5ForConditionalGeneration · 60,506,624 parameters · loss 10.4 nats per token, 10.3 for uni" in flowing
     assert "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed embedding" in text
-    assert "usual learning rate 4.1e-4 1.4e-4 to 1.2e-3, by 43 recipes and 4 ladders; plain median 5.2e-4" in flowing
+    assert "usual learning rate 4.1e-4 1.4e-4 to 1.2e-3 by a law; median of 43 recipes and 4 ladders: 5.2e-4" in flowing
     assert "your learning rate 6e-3 above the usual range" in flowing
-    assert "no earlier: `--peak-lr 2e-4,4.1e-4,8.2e-4` of `normscope compare`" in flowing
+    assert "no earlier: `normscope compare` with `--optimizers adamw --peak-lr 2e-4,4.1e-4,8.2e-4`" in flowing
     assert "1 rule asked, 1 not: --html and --json say why" in text
 
 

@@ -60,7 +60,7 @@ def test_verdicts():
     assert words.verdict_words(note) == "healthy, 1 note"
     left_out = AskedRule(id="other", asked=False, reason="it was silenced")
     some = replace(note, rules=(*healthy().rules, left_out))
-    assert words.verdict_words(some) == f"healthy, 1 note: {len(some.rules) - 1} of {len(some.rules)} rules asked"
+    assert words.verdict_words(some) == f"healthy, 1 note; {len(some.rules) - 1} of {len(some.rules)} rules asked"
     unknown_wiring = replace(note.findings[0], id="unknown-wiring")
     assert words.verdict_words(replace(note, findings=(unknown_wiring,))) == "unknown wiring, 1 note"
 

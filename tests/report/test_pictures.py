@@ -23,7 +23,7 @@ from normscope.report.comparison.contents import (
     Status,
 )
 from normscope.report.comparison.explore import explorer
-from normscope.report.comparison.pictures import endings_svg, pictures
+from normscope.report.comparison.page import endings_svg, pictures
 from normscope.report.svg import CSS_NAMES, HUES, INK, inlined
 from normscope.report.words import Tone, TonedWords
 

@@ -42,13 +42,14 @@ def faked(config: LemmasConfig, half_width: float = 0.0, **changes) -> dict[str,
     of = {name: estimate(value, half_width) for name, value in (found | changes).items()}
     return of | {
         "relu deviation": estimate([math.sqrt(5 / config.width)] * len(config.sigmas)),
+        "relu beyond": estimate(changes.get("relu beyond", [0.001] * len(config.sigmas)), half_width),
         **dict.fromkeys(("layer-norm", "layer-norm exact", "rms-norm over claimed"), estimate(true)),
         **dict.fromkeys(("claimed", "rms-norm", "rms-norm exact"), estimate(claimed)),
     }
 
 
 def jacobian(config: LemmasConfig, **changes) -> list[dict]:
-    norm = {"off": 1e-15, "equal": config.singular_width - 2, "zero": 2}
+    norm = {"off": 1e-15, "off sphere": 1e-15, "equal": config.singular_width - 2, "zero": 2}
     return [{"layer-norm": norm | changes, "rms-norm": norm | {"zero": 1} | changes}]
 
 
@@ -60,6 +61,7 @@ def verdicts(config=SMALL, hidden_off=1e-6, singular=None, **changes) -> dict[st
 STEPS, LAST = "Lemma 2, Post-LN, the steps of Table 1", "Lemma 2, Post-LN, before the last norm"
 COUNTED, COMPLETED = "Lemma 2, Pre-LN, l as section 3.1 counts", "Lemma 2, Pre-LN, l completed blocks"
 POST_DIGEST, PRE_DIGEST = "Lemma 2, Post-LN, as digests have it", "Lemma 2, Pre-LN, as digests have it"
+SPHERE, FEATURES = "The sphere of LayerNorm", "Theorem 1, the 0.99 of one position"
 VALUE, EXACT, STATED, RMS = (
     "Pre-LN, the value between the bounds",
     "Lemma 3, exactly",
@@ -71,7 +73,7 @@ VALUE, EXACT, STATED, RMS = (
 class TestVerdicts:
     def test_where_everything_is_as_the_theory_has_it(self):
         found = verdicts(replace(SMALL, tokens=256, blocks=12))
-        holds = {"Lemma 1", LAST, STEPS, COMPLETED, VALUE, EXACT, RMS}
+        holds = {"Lemma 1", LAST, STEPS, COMPLETED, VALUE, EXACT, RMS, SPHERE, FEATURES}
         assert {name for name, (verdict, _) in found.items() if verdict == "reproduced"} == holds
         assert {found[name][0] for name in (POST_DIGEST, PRE_DIGEST)} == {"contradicted"}
         assert found[COUNTED] == ("reproduced under conditions", "layers 5 to 12; not layers 1 to 4")
@@ -82,6 +84,8 @@ class TestVerdicts:
         [
             ("Lemma 1", {"relu": [0.5, 0.5, 0.48]}, "reproduced under conditions"),
             ("Lemma 1", {"relu": [0.48, 0.48, 0.48]}, "contradicted"),
+            (FEATURES, {"relu beyond": [0.001, 0.011, 0.009]}, "reproduced under conditions"),
+            (FEATURES, {"relu beyond": [0.011] * 3}, "contradicted"),
             (LAST, {"step 5": [1.5, 1.5, 1.5, 1.5, 1.5, 1.4]}, "reproduced under conditions"),
             (LAST, {"step 5": [1.0] * 6}, "contradicted"),
             (STEPS, {"step 1": [0.1, 0.2, 0.3, 0.4, 0.5, 1.1]}, "reproduced under conditions"),
@@ -99,7 +103,13 @@ class TestVerdicts:
         assert verdicts(**changes)[name][0] == expected
 
     @pytest.mark.parametrize(
-        ("changes", "turned"), [({"off": 0.1}, {EXACT, RMS}), ({"zero": 3}, {EXACT, RMS}), ({"equal": 5}, {EXACT})]
+        ("changes", "turned"),
+        [
+            ({"off": 0.1}, {EXACT, RMS}),
+            ({"off sphere": 0.1}, {SPHERE}),
+            ({"zero": 3}, {EXACT, RMS}),
+            ({"equal": 5}, {EXACT}),
+        ],
     )
     def test_of_the_jacobian(self, changes, turned):
         before, after = verdicts(), verdicts(singular=jacobian(SMALL, **changes))
@@ -129,6 +139,14 @@ class TestMeasured:
         assert found["deviation"] == pytest.approx([math.sqrt(5 / config.width)] * 3, rel=0.03)
         assert relu(config, 1) == found != relu(config, 2)
 
+    def test_features_beyond_the_edge_are_as_rare_as_a_gaussian_s(self):
+        """P(max over d of N(0, 1) > √(2 ln 100 d)), which is no more than 0.01, counted among 60,000 vectors."""
+        beyond = relu(replace(SMALL, vectors=60_000), 1)["beyond"]
+        tail = math.erfc(math.sqrt(math.log(100 * SMALL.width))) / 2
+        expected = 1 - (1 - tail) ** SMALL.width
+        assert 0.0005 < expected < 0.01
+        assert beyond == pytest.approx([expected] * 3, abs=4 * math.sqrt(expected / 60_000))
+
     def test_post_ln_of_one_token(self):
         """Attention of one token is x W_V: x¹ has d, x² 2d, x⁴ d/2, x⁵ 3d/2, in every block."""
         config = replace(SMALL, tokens=1, blocks=2, width=256)
@@ -148,6 +166,7 @@ class TestMeasured:
     def test_jacobians(self):
         found = jacobians(SMALL, 1)
         for norm in ("layer-norm", "rms-norm"):
+            assert found[norm]["off sphere"] < 1e-12
             assert found[norm]["measured"] == pytest.approx(found[norm]["exact"], rel=1e-9)
         assert found["rms-norm"]["exact"] == pytest.approx(found["claimed"], rel=1e-12)
         assert (found["layer-norm"]["equal"], found["layer-norm"]["zero"]) == (10, 2)

@@ -11,12 +11,15 @@ import pytest
 
 from conftest import SHARED
 from normscope.errors import UserError
+from normscope.report.words import Tone
 from normscope_studies.engine.judging import Verdict
 from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.paper import (
+    HELD,
     NOT_RUN,
+    NOT_TESTED,
     STUDY,
     _ClaimRow,
     _ListedClaim,
@@ -117,6 +120,19 @@ def test_every_note_on_the_papers_claims_is_in_the_list() -> None:
     assert noted - {one.note for one in CLAIMS} == {"2.9", "2.10", "2.11", "4.3"}
 
 
+def test_what_no_study_judges_names_a_test_that_there_is_or_says_why_nothing_tests_it() -> None:
+    assert {bool(one.study) + bool(one.test) + bool(one.untested) for one in CLAIMS} == {1}
+    for row in rows([one for one in CLAIMS if not one.study], STUDIES, RESULTS):
+        if test := row.listed.test:
+            file, *names = test.split("::")
+            source = (RESULTS.parent / file).read_text("utf-8")
+            assert [name for name in names if not re.search(rf"^ *(?:def|class) {name}\b", source, re.MULTILINE)] == []
+            assert row.tested, test
+        ((cells,),) = (made.rows for made in tables([row], RESULTS, RESULTS / "paper"))
+        words = (row.tested, test, HELD) if test else ("nothing", row.listed.untested, NOT_TESTED)
+        assert cells[3:] == [*words[:2], Marked(words[2], Tone.PLAIN), "–"]
+
+
 def test_each_row_has_what_stands_in_the_data_of_its_study() -> None:
     found = committed()
     assert len(found) == len(CLAIMS)
@@ -165,10 +181,13 @@ def changed(folder: Path, name: str, change: Any) -> None:
 def test_what_nobody_has_run_says_so_with_its_command(made: Path) -> None:
     found = rows(CLAIMS, STUDIES, made)
     for row in found:
-        assert (row.verdict_words == NOT_RUN) == (row.listed.study not in ("lemmas", "theorem1"))
+        assert (row.verdict_words == NOT_RUN) == (row.listed.study not in ("lemmas", "theorem1", ""))
     (footnote,) = [row for row in found if "35.5" in row.listed.published]
     assert footnote.command == "normscope train docs/iwslt14_pre_ln.toml --run runs/iwslt14_pre_ln"
-    assert f"{sum(row.verdict is None for row in found)} not run" in tally(found)
+    held, left = sum(bool(one.test) for one in CLAIMS), sum(bool(one.untested) for one in CLAIMS)
+    assert f"{held} {HELD}, {sum(row.verdict is None for row in found) - held - left} not run, {left} {NOT_TESTED}" in (
+        tally(found)
+    )
 
 
 def test_a_study_that_has_been_run_fills_its_rows(made: Path) -> None:

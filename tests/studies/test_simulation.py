@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from normscope.model import Context, Layout
 from normscope.theory.predict import ModelSetting
-from normscope_studies.theory.simulation import SEQUENCES, Simulation
+from normscope_studies.theory.simulation import SEQUENCES, Simulation, drawn, square_encoder
 
 ENCODER = ModelSetting(blocks=2, width=16, ffn_width=24, tokens=5, vocabulary=30)
 PAIR = ModelSetting(
@@ -77,3 +78,20 @@ def test_what_cannot_be_drawn():
         Simulation("prelm", ENCODER)
     with pytest.raises(ValueError, match="not defined for encoder-only"):
         Simulation("t-fixup", ENCODER)
+
+
+@pytest.mark.parametrize("placement", ["post-ln", "pre-ln"])
+def test_attention_of_the_theory_s_setting_is_a_plain_mean(placement):
+    """Section 3.3 of the paper: with W_Q = W_K = 0 and one head it is (1/n) Σ_j x_j W_V at every position."""
+    stack = drawn(placement, square_encoder(2, 32), "theory", 1)
+    seen = []
+    for block in stack.blocks:
+        next(block.sublayers()).f.register_forward_hook(lambda f, given, output: seen.append((f, given[0], output)))
+    for tokens in (1, 7):
+        with torch.no_grad():
+            stack(torch.randn(tokens, 32), Context(layout=Layout(torch.tensor([tokens]))))
+    assert [len(x_TD) for _, x_TD, _ in seen] == [1, 1, 7, 7]
+    for attention, x_TD, output_TD in seen:
+        expected_TD = (x_TD.mean(0) @ attention.value.weight.detach().T).expand(len(x_TD), -1)
+        assert float(expected_TD.norm()) > 1
+        torch.testing.assert_close(output_TD, expected_TD)

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +36,17 @@ def thrown(config: DiceConfig, throw: int) -> dict[str, object]:
     return {"value": (throw * 7919) % faces + 1 + 1 / 3, "none": math.nan}
 
 
+def worked(seconds: float, pieces: Pieces) -> None:
+    """A piece that takes so many processor seconds."""
+    pieces.get(str(seconds), {}, busy, seconds)
+
+
+def busy(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
 def run(config: DiceConfig, pieces: Pieces) -> Findings:
     values = []
     for throw in range(config.throws):
@@ -61,11 +74,11 @@ DICE = Study(
 
 
 def studied(config: DiceConfig, folder: Path) -> tuple[list[str], dict[str, object]]:
-    """Pieces that were made, and results.json without the time it was written at."""
+    """Pieces that were made, and results.json without when it was written and how long processors worked for it."""
     pieces = Pieces(folder)
     run_study(DICE, config, pieces, command="normscope study dice")
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    results.pop("created")
+    del results["created"], results["processor_hours"]
     return pieces.made, results
 
 
@@ -134,6 +147,33 @@ class TestPieces:
         pieces.get("long", {}, lambda: 1)
         assert said == ["long: measured in 65 s"]
 
+    def test_processor_hours_are_of_all_pieces_whoever_measured_them(self, tmp_path, monkeypatch):
+        clock = iter([0.0, 3600.0, 3600.0, 9000.0])
+        with monkeypatch.context() as patch:
+            patch.setattr(pieces_module, "processor_seconds", lambda: next(clock))
+            pieces = Pieces(tmp_path)
+            pieces.get("long", {}, lambda: 1)
+            pieces.get("longer", {}, lambda: 2)
+        assert (pieces.processor_hours, Pieces(tmp_path).processor_hours) == (2.5, None)
+        again = Pieces(tmp_path)
+        again.get("longer", {}, lambda: 2)
+        again.get("longer", {}, lambda: 2)
+        assert again.processor_hours == 1.5
+        # A piece that an earlier version made does not say.
+        file = tmp_path / "pieces" / "long.json"
+        kept = json.loads(file.read_text())
+        file.write_text(pieces_module._KIND.text({"asked": kept["asked"], "value": 1}))
+        assert again.get("long", {}, lambda: pytest.fail("made twice")) == 1
+        assert again.processor_hours is None
+
+    def test_what_other_processes_measured_counts_too(self, tmp_path):
+        begun, pieces = pieces_module.processor_seconds(), Pieces(tmp_path)
+        pieces_module.side_by_side(worked, [0.2, 0.3], processes=2, pieces=pieces, stage="work")
+        assert pieces.processor_seconds.keys() == {"0.2", "0.3"}
+        assert all(spent >= float(asked) for asked, spent in pieces.processor_seconds.items())
+        # Its own and that of processes that it has waited for, which also imported torch.
+        assert pieces_module.processor_seconds() - begun > 3600 * pieces.processor_hours >= 0.5
+
     def test_a_folder_that_cannot_be_written_is_one_line(self, tmp_path):
         (tmp_path / "file").write_text("")
         with pytest.raises(UserError, match="writing into"):
@@ -151,7 +191,9 @@ class TestWritten:
         assert results["claims"][0]["found"] == f"{results['mean']:.2f}"
         assert {"torch", "processor", "threads"} <= results["environment"].keys()
         assert (tmp_path / "dice.svg").is_file()
-        assert "Dice" in (tmp_path / "report.html").read_text(encoding="utf-8")
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert "Dice" in page
+        assert re.search(r'<th scope="row">Processor hours</th><td>[\de.-]+</td>', page)
 
     @pytest.mark.parametrize(("limit", "verdict"), [(9.0, "reproduced"), (0.5, "contradicted")])
     def test_a_verdict_is_computed(self, tmp_path, limit, verdict):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from dataclasses import replace
 
@@ -17,7 +18,15 @@ from normscope.train.device import seed_weights
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.theorem_1 import measure as measuring, study as theorem_1
-from normscope_studies.theorem_1.claims import LONG, SHORT, SIDES, Sweep, claims, saturated_loss_gradient
+from normscope_studies.theorem_1.claims import (
+    LONG,
+    SHORT,
+    SIDES,
+    Sweep,
+    _much_smaller as much_smaller,
+    claims,
+    saturated_loss_gradient,
+)
 from normscope_studies.theorem_1.measure import ROWS, Theorem1Config, last_layer_gradients
 from normscope_studies.theorem_1.study import STUDY
 
@@ -136,6 +145,25 @@ class TestVerdicts:
             assert found[f"Theorem 1, {side}: the bound"] == papers
             # With 16 positions its probability is 0, so that nothing can break it there.
             assert (found[f"Corrected, {side}: the bound"] == "reproduced") == (corrected == "reproduced")
+
+    def test_pre_ln_s_gradient_is_beside_post_ln_s_of_as_many_blocks(self):
+        def beside(**changes):
+            sides = {placement: {"depth_power": 0.0, "width_power": 0.5} | changes for placement in SIDES}
+            sides["pre-ln"]["depth_power"] -= 0.5
+            sweeps = [
+                made_up(placement, over="blocks", tokens=tokens, rows=SHORT, **powers)
+                for placement, powers in sides.items()
+                for tokens in (1, TOKENS)
+            ]
+            return much_smaller(sweeps)
+
+        # √(1.5 / 13) at 8 blocks of one token, and √(8 / L) times that at L; scale drops out.
+        claim = beside(factor=3.0)
+        share = math.sqrt(SIDES["post-ln"].one_token_power(8, 128) / SIDES["pre-ln"].one_token_power(8, 128))
+        assert claim.found.startswith("Pre-LN's over Post-LN's from 4 blocks to 32: one token")
+        found = [float(word) for word in re.findall(r"0\.\d+", claim.found)]
+        assert found == pytest.approx([math.sqrt(2) * share, share / 2] * 2, abs=0.001)
+        assert (claim.verdict, claim.conditions) == ("reproduced", "")
 
     def test_a_prediction_that_is_off_by_a_fifth_is_not_reproduced(self):
         assert verdicts(factor=1.2)["Prediction: mean over positions"] == "contradicted"

@@ -163,6 +163,13 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(in_process, "train_run", watched)
     train_all(killed, "the trainings", pieces)
+    # What took how long is known of all but the one that something else began.
+    spent = {cell: pieces.processor_seconds[str(cell.folder.path)] for cell in (*whole, *killed)}
+    assert [cell for cell, seconds in spent.items() if not seconds] == [killed[1]]
+    assert pieces.processor_hours is None
+    again = Pieces(tmp_path)
+    train_all(whole, "the trainings", again)
+    assert again.processor_hours == pytest.approx(sum(spent[cell] or 0 for cell in whole) / 3600)
     assert begun[0] == SMALL.epoch_updates + 1
     assert killed[0].folder.metrics_file.stat().st_mtime_ns == finished
     assert results(whole) == results(killed)

@@ -61,6 +61,20 @@ class TestConcentration:
         assert below == 0.999
         assert not corrected.is_bounded(values, probabilities, epsilon=0.1, delta=0.99)
 
+    @given(epsilon=st.floats(0.01, 0.99), shares=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 100)), max_size=6))
+    def test_lemma_5_bounds_what_is_never_larger_and_is_met_by_two_values(self, epsilon, shares):
+        """Pr[Y ≤ a] ≤ (B - EY) / (B - a): of any Y up to B, and for EY = 1, B = 1 + ε, a = α₀ it is eq. (43)."""
+        ceiling, edge = 1 + epsilon, paper.ALPHA_0
+        # The rest of the probability lies where the mean becomes 1.
+        rare = paper.shrink_probability(epsilon=epsilon)
+        assert edge * rare + ceiling * (1 - rare) == pytest.approx(1, rel=1e-12)
+        values = [ceiling, *(ceiling * share for share, _ in shares)]
+        weights = [1, *(weight for _, weight in shares)]
+        mean = sum(z * w for z, w in zip(values, weights, strict=True)) / sum(weights)
+        below = sum(w for z, w in zip(values, weights, strict=True) if z <= edge * mean) / sum(weights)
+        scaled = paper.shrink_probability(epsilon=ceiling / mean - 1)
+        assert below <= scaled * (1 + 1e-12) + 1e-15
+
     @given(
         weighed=st.lists(st.tuples(st.floats(0, 1e3), st.integers(1, 100)), min_size=1, max_size=6),
         epsilon=st.floats(0.01, 0.99),

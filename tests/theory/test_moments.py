@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import normscope.model  # noqa: F401  registers attention over depth and unit vectors for tensors
 from normscope.placement.operations import mix, unit
 from normscope.theory.lanes import Lane
-from normscope.theory.moments import Atoms, Moments, Unpredictable, single, without_mean
-from normscope.theory.operations import InitialNumber, MomentNorms
+from normscope.theory.moments import Atoms, Moments, Unpredictable, single
+from normscope.theory.operations import InitialNumber, MomentNorms, without_mean
 from normscope.theory.places import causal
 from normscope.theory.predict import ModelSetting, predict
 

@@ -12,7 +12,7 @@ from normscope.theory.kernels import kernel
 from normscope.theory.mixing import Products
 from normscope.theory.places import Places, causal, whole_of
 from normscope.theory.predict import ModelSetting, Update, predict
-from normscope.theory.sublayers import attention, gradient_norm
+from normscope.theory.sublayers import attention, gradient_square
 
 TOKENS, WIDTH = 7, 192
 STDS = MappingProxyType({"value_std": 1.2 * WIDTH**-0.5, "output_std": 0.8 * WIDTH**-0.5})
@@ -102,10 +102,10 @@ def test_attention_by_autograd(drawn):
     mean, error = drawn["out"]
     np.testing.assert_allclose(made.output.one, mean, rtol=0.04, atol=4 * error.max())
     at_output = Products(g.one * WIDTH, g.two * WIDTH, g.apart)
-    squares = {"output": gradient_norm(at_output, made.last_inputs, WIDTH, causal(TOKENS), 1) ** 2}
+    squares = {"output": gradient_square(at_output, made.last_inputs, WIDTH, causal(TOKENS), 1)}
     for projection in made.projections:
         h = projection.back(at_output)
-        squares[projection.name] = gradient_norm(h, projection.inputs, WIDTH, projection.tokens, 1) ** 2
+        squares[projection.name] = gradient_square(h, projection.inputs, WIDTH, projection.tokens, 1)
     for name, found in squares.items():
         mean, error = drawn[name]
         assert error < 0.045 * mean, name
@@ -121,7 +121,7 @@ def test_queries_and_keys_have_gradients_of_one_size():
         x, x, width=WIDTH, tokens=causal(TOKENS), source_tokens=causal(TOKENS), query_std=0.05, key_std=0.05, **STDS
     )
     g = products(expected_gram(1.0))
-    query, key = (gradient_norm(one.back(g), one.inputs, WIDTH, one.tokens, 1) for one in made.projections[1:])
+    query, key = (gradient_square(one.back(g), one.inputs, WIDTH, one.tokens, 1) for one in made.projections[1:])
     assert query == pytest.approx(key, rel=1e-9)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from draws import simulate
 from normscope.placement import Placement, register
-from normscope.theory.mixing import LinearMap, Products, outer_norm, sharpened, softmax_apart, softmax_square, uniform
+from normscope.theory.mixing import LinearMap, Products, outer_square, sharpened, softmax_apart, softmax_square, uniform
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.sublayers import Map, attention, feed_forward
 
@@ -220,16 +220,16 @@ class TestFeedForward:
         for projection, weight in zip(expected.projections, (first, gate), strict=False):
             h = projection.back(self.G)
             total = total.plus(h, projection.onward)
-            norm = outer_norm(h, projection.inputs, self.WIDTH, self.TOKENS, SEQUENCES)
-            assert_mean(projection.name, weight.grad.square().sum((1, 2)), norm**2)
+            square = outer_square(h, projection.inputs, self.WIDTH, self.TOKENS, SEQUENCES)
+            assert_mean(projection.name, weight.grad.square().sum((1, 2)), square)
         assert len(expected.projections) == (2 if activation == "swiglu" else 1)
         for name, found, predicted in zip(Products._fields, values, expected.output, strict=True):
             assert_mean(f"value {name}", found, predicted)
         for name, found, predicted in zip(Products._fields, back, total, strict=True):
             # Paths through a gate and its partner meet at x, of whose 48 dimensions they have one in common.
             assert_mean(f"gradient {name}", found, predicted, 0.03 if activation == "swiglu" else 0.0)
-        norm = outer_norm(self.G, expected.last_inputs, self.FFN_WIDTH, self.TOKENS, SEQUENCES)
-        assert_mean("ffn_out", last.grad.square().sum((1, 2)), norm**2)
+        square = outer_square(self.G, expected.last_inputs, self.FFN_WIDTH, self.TOKENS, SEQUENCES)
+        assert_mean("ffn_out", last.grad.square().sum((1, 2)), square)
 
     def test_other_sequences_are_left_out_where_nobody_asks(self):
         sizes = {"width": 48, "ffn_width": 96, "tokens": 4, **self.STDS}
@@ -253,7 +253,7 @@ class TestFeedForward:
     def test_input_of_zero(self):
         nothing = feed_forward(Products(0.0, 0.0), width=48, ffn_width=96, tokens=4, **self.STDS)
         assert nothing.output == Products(0.0, 0.0)
-        assert outer_norm(nothing.projections[0].back(self.G), nothing.projections[0].inputs, 48, 4, 1) == 0
+        assert outer_square(nothing.projections[0].back(self.G), nothing.projections[0].inputs, 48, 4, 1) == 0
 
 
 class TestAttention:
@@ -298,17 +298,17 @@ class TestAttention:
         at_x = at_y = Products(0.0, 0.0, 0.0)
         for projection in expected.projections:
             h = projection.back(self.G)
-            norm = outer_norm(h, projection.inputs, d, projection.tokens, SEQUENCES)
+            square = outer_square(h, projection.inputs, d, projection.tokens, SEQUENCES)
             # Squares: half of that in the norm. At a logit variance above ½ weights are no longer near uniform.
             loose = near if projection.name == "value" else 0.1
-            assert_mean(projection.name, weights[projection.name].grad.square().sum((1, 2)), norm**2, loose)
+            assert_mean(projection.name, weights[projection.name].grad.square().sum((1, 2)), square, loose)
             if projection.of_query:
                 at_x = at_x.plus(h, projection.onward)
             else:
                 at_y = at_y.plus(h, projection.onward)
         assert set(expected.silent) == (set() if query_std else {"query", "key"})
-        norm = outer_norm(self.G, expected.last_inputs, d, n, SEQUENCES)
-        assert_mean("output", w_o.grad.square().sum((1, 2)), norm**2, near)
+        square = outer_square(self.G, expected.last_inputs, d, n, SEQUENCES)
+        assert_mean("output", w_o.grad.square().sum((1, 2)), square, near)
         if not crosses:
             at_y = at_y.plus(at_x)
         back = products_of(grams_of(y.grad), m, SEQUENCES)

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from ..doctor.lint.patient import Loading
-from ..errors import UserError, in_one_line, installation
+from ..errors import UserError, in_one_line, installation, user_errors
 from ..limits import memory
 from ..limits.memory import bounded_building, largest, refuse_endless
 from ..limits.reading import read_json, shown
@@ -109,12 +109,10 @@ def from_folder(folder: Path, changes: Mapping[str, Any]) -> Built:
     config = _read_config(folder / "config.json", {})
     model_class = _architecture(config) or classes_of(config)[0]
     _refuse_too_large(model_class, config)
-    try:
+    with user_errors(Exception, said=lambda error: f"cannot load the checkpoint {folder}: {in_one_line(error)}"):
         model, info = model_class.from_pretrained(
             folder, config=config, local_files_only=True, output_loading_info=True, weights_only=True
         )
-    except Exception as error:
-        raise UserError(f"cannot load the checkpoint {folder}: {in_one_line(error)}") from error
     loading = Loading(missing=tuple(sorted(info["missing_keys"])), unexpected=tuple(sorted(info["unexpected_keys"])))
     return Built(model=model, loading=loading)
 
@@ -183,10 +181,8 @@ def _config(config_class: Any, table: dict[str, Any], changes: Mapping[str, Any]
         _change(config_class, table, key, key.split("."), value)
     refuse_endless(table, source)
     _leave_to_torch(table)
-    try:
+    with user_errors(Exception, said=lambda error: f"{source}: {in_one_line(error)}"):
         return config_class.from_dict(table)
-    except Exception as error:
-        raise UserError(f"{source}: {in_one_line(error)}") from error
 
 
 _ATTENTION = re.compile("_?(attn|experts)_implementation(_internal|_autoset)?|use_kernels")
@@ -229,9 +225,8 @@ def _architecture(config: Any) -> Any:
 
 def classes_of(config: Any) -> list[Any]:
     """The classes of models that a configuration builds, the best first. Raises UserError where there is none."""
-    from transformers.models.auto import modeling_auto
-
     transformers = load_transformers()
+    modeling_auto = transformers.models.auto.modeling_auto
     heads = [head for head in _BEST_FIRST if head != "MASKED_LM" or not getattr(config, "is_decoder", False)]
     mappings = [getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING") for head in heads]
     found = [

@@ -10,7 +10,7 @@ duration = 400
 import tomllib
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, user_errors
 
 
 def bring_magics(shell: Any) -> None:
@@ -35,10 +35,8 @@ def bring_magics(shell: Any) -> None:
         """`%%compare` is `normscope.compare` of the configuration that the cell holds in TOML."""
         from .comparison import compare
 
-        try:
+        with user_errors(tomllib.TOMLDecodeError, said=lambda error: f"the cell below %%compare is no TOML: {error}"):
             config = tomllib.loads(cell)
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"the cell below %%compare is no TOML: {error}") from error
         return called(compare, f"_config_of_cell, {line}", _config_of_cell=config)
 
     shell.register_magic_function(doctor, "line", "doctor")

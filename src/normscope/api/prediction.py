@@ -30,6 +30,7 @@ class _ModelOptions(TypedDict, total=False):
 
     stack: Literal["encoder", "decoder", "encoder-decoder"]
     blocks: int
+    loops: int
     width: int
     ffn_width: int
     heads: int
@@ -231,7 +232,7 @@ def _change_table(found: dict[str, dict[str, StackPrediction]], model: ModelSett
     changed = {name: one.change for name, stacks in found.items() for one in stacks.values() if one.change is not None}
     if not changed:
         return []
-    depths = [depth for depth in _depths(model) if depth]
+    depths = [depth for depth in _depths(model.blocks) if depth]
     first = next(iter(changed.values()))
     by = f"by the first update ({first.update}, rate {first.rate:g})"
     streams = [(name, [f"{change.stream[depth]:.4g}" for depth in depths]) for name, change in changed.items()]
@@ -297,7 +298,7 @@ def doubts_in_words(found: dict[str, dict[str, StackPrediction]]) -> list[str]:
             if doubt.of == ("attention",):  # which tables and pictures do not show
                 continue
             where = f"s {doubt.first} to {doubt.last}" if doubt.first < doubt.last else f" {doubt.first}"
-            whole = (doubt.first, doubt.last) == (1, len(one.q) - 1)
+            whole = (doubt.first, doubt.last) == (1, len(one.gradient_norm[GRADIENT_OF]))
             of.setdefault(_doubt_in_words(doubt, one), []).append(label if whole else f"{label} in block{where}")
     return [words if where == [*labelled] else f"{words}: {', '.join(where)}" for words, where in of.items()]
 
@@ -326,13 +327,13 @@ def _doubt_in_words(doubt: Doubt, one: StackPrediction) -> str:
     return f"less sure: {what}, {least} to {most} % off in models that were drawn, since {doubt.reason}"
 
 
-def _depths(model: ModelSetting) -> list[int]:
+def _depths(blocks: int) -> list[int]:
     """Completed blocks that tables show."""
-    return sorted({0, 1, -(-model.blocks // 4), -(-model.blocks // 2), model.blocks})
+    return sorted({0, 1, -(-blocks // 4), -(-blocks // 2), blocks})
 
 
 def _table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
-    depths = _depths(model)
+    depths, own = _depths(model.blocks * model.loops), _depths(model.blocks)
     squares, norms = [], []
     for label, prediction in _labelled(found).items():
         for stream, curves in prediction.streams.items():
@@ -340,14 +341,15 @@ def _table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) ->
             of = f"{label}: {stream}" if len(prediction.streams) > 1 else label
             squares.append((of, [f"{curves.q[depth]:.4g}" for depth in depths]))
         gradient = prediction.gradient_norm[GRADIENT_OF]
-        norms.append((label, [f"{gradient[d - 1]:.4g}" if d else "" for d in depths]))
+        norms.append((label, [f"{gradient[d - 1]:.4g}" if d else "" for d in own]))
+    looped = f" run {model.loops} times" if model.loops > 1 else ""
     about = (
-        f"{model.setting} setting: {counted(model.blocks, 'block')}, width {model.width}, feed-forward "
+        f"{model.setting} setting: {counted(model.blocks, 'block')}{looped}, width {model.width}, feed-forward "
         f"{model.ffn_width}, {counted(model.tokens, 'token')}, {model.vocabulary:,} entries"
     )
     gradients = f"gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"
     return [
         *wrap(about, WIDEST),
         *("", "E‖x_l‖² / d, after l blocks", *_number_table(depths, squares)),
-        *("", gradients, *_number_table([depth or "" for depth in depths], norms)),
+        *("", gradients, *_number_table([depth or "" for depth in own], norms)),
     ]

@@ -84,9 +84,8 @@ class _Picture:
                 return letters + 18, _LINE * len(words) + 9
 
     def _vertical(self, lane: int, top: int, bottom: int) -> str:
-        halves = []
-        for box in (self.layout.box_at(row, lane) for row in (top, bottom)):
-            halves.append(0 if box is None else self._size(box)[1] / 2)
+        boxes = (self.layout.box_at(row, lane) for row in (top, bottom))
+        halves = [0 if box is None else self._size(box)[1] / 2 for box in boxes]
         return f'<path class="line" d="M{self.x[lane]:g} {self.y[top] + halves[0]:g}V{self.y[bottom] - halves[1]:g}"/>'
 
     def _horizontal(self, bar: Crossbar) -> str:

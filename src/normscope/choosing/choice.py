@@ -13,7 +13,7 @@ from ..settings.tables import check_choice, spelled
 from . import evidence as known
 from .case import Distance, ModelToTrain, Theory, counts_for, distance, theory
 from .evidence import BASELINE, EvidenceRow
-from .rates import RateFacts, TypicalRate, nearest, recipes, typical_rate, usual_warmup
+from .rates import STEPS, RateFacts, TypicalRate, nearest, recipes, typical_rate, usual_warmup
 
 GROUPS = get_args(known.Support)
 SizeClass = Literal["near", "small-scale", "other size"]
@@ -257,21 +257,21 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
             setting = choice.settings[found.setting]
             said += (
                 f" In trainings of {setting.blocks[0]} blocks of width {setting.width[0]} (results/{found.setting}) "
-                f"{other.placement} ends lowest, {_below(found)} it: a reason to try it, and none to take it."
+                f"{other.placement} ends lowest, {_below(found)} {BASELINE}: a reason to try it, and none to take it."
             )
         tried = f"`normscope compare` of {BASELINE} and {own[0].placement if own else 'another'} on your text"
     return name, _Recommendation(what="Placement", says=name, sure=said, surer=tried)
 
 
 def _below(found: EvidenceRow) -> str:
-    return f"{interval(-found.mean, found.half_width)} nats below"
+    return f"{interval(-found.mean, found.half_width)} nats per token below"
 
 
 def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
     says, sure = "not known under this optimiser", "Nothing near this width was trained with it, as far as we know."
     if found is not None:
         rate, low, high = (learning_rate(one, 2) for one in (found.rate, found.low, found.high))
-        says, sure = f"{rate}, between {low} and {high}", found.stands_on
+        says, sure = f"{rate}, between {low} and {high}", " ".join([found.stands_on, *STEPS.get(optimizer, ())])
     surer = surer_rate(None if found is None else found.rate, compared="FILE.py:FUNCTION", optimizer=optimizer)
     return _Recommendation(what="Peak rate", says=says, sure=sure, surer=surer)
 
@@ -279,14 +279,14 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
 def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | None) -> _Recommendation:
     (asked,) = (one for one in choice.answers if one.question.name == "no-warmup")
     says = ", ".join(usual_warmup(typical.warmups)) if typical is not None and typical.warmups else "not known"
-    sure = f"Nothing of ours near this size decides whether {placement} needs one, or how short a one suffices."
+    sure = f"Nothing of ours near this size decides whether {placement} needs one, or how short it may be."
     own = [one for one in asked.claims if one.placement == placement and one.group in ("supported", "contradicted")]
     if near := [finding for claim in own for finding in _near(choice, claim)]:
         found = near[0]
         says = "none needed" if found.answer == "supported" else "yes, as long as in that result"
         sure = (
             f"Measured: near this size the loss without it less that with it is "
-            f"{interval(found.mean, found.half_width)} (results/{found.setting})."
+            f"{interval(found.mean, found.half_width)} nats per token (results/{found.setting})."
         )
     return _Recommendation(
         what="Warm-up", says=says, sure=sure, surer="`normscope compare --warmup-updates 0,N` at your rate"

@@ -86,7 +86,7 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
     if not choice.measured:
         said.append(f"Nothing of ours was measured on {choice.case.model} models under {choice.case.optimizer}.")
     elif all(one.scale == "small-scale" for one in choice.measured):
-        said.append("Evidence of ours is only small-scale for this model: it is larger than everything measured.")
+        said.append("This model is larger than all that we trained: our evidence is only small-scale for it.")
     elif any(one.scale == "near" for one in choice.measured):
         near = [one.setting.name for one in choice.measured if one.scale == "near"]
         said.append(f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else is farther.")

@@ -31,6 +31,8 @@ _REFERENCE = (768, 24)
 """Width and sub-layers at which the law's constant is the rate."""
 SHALLOW = 4
 """Sub-layers up to which normed sums make no difference."""
+STEPS = {"muon": ('Rates of Muon are those of torch.optim.Muon with adjust_lr_fn="match_rms_adamw".',)}
+"""Which step a rate is of, where an optimiser is known with several."""
 _RIDGE = 0.01
 """Keeps the constant of an optimiser with few rates near Adam's, and decides where facts say the same."""
 
@@ -223,14 +225,14 @@ class TypicalRate:
         held_by_medians, of_medians = HELD_BY_MEDIANS["near"]
         if near is not None:
             off = ", below this range" * (near.peak_lr < self.low) + ", above this range" * (near.peak_lr > self.high)
-            beside = (
-                f"; the nearest recipe has {learning_rate(near.peak_lr)} with {near.placement}{off} ({near.citation})"
-            )
+            has = f"{learning_rate(near.peak_lr)} with {near.placement}{off}"
+            beside = f"; the nearest recipe has {has} ({near.citation})"
         few = f" ({self.under_optimizer or 'none'} under this optimiser)" * (2 * self.under_optimizer < of)
         return (
-            f"By a law over {' and '.join(told)} within {NEAR:g} times its width{beside}. Such a range holds {held} of "
-            f"{of} published rates{few} that its law was not fitted to; one about the plain median near the width, "
-            f"here {learning_rate(self.median_rate, 2)}, holds {held_by_medians} of {of_medians}."
+            f"By a law over known rates, with {' and '.join(told)} within {NEAR:g} times the width{beside}. Such a "
+            f"range holds {held} of {of} published rates{few} it was not fitted to; one about the median of those near "
+            f"the width, here {learning_rate(self.median_rate, 2)}, holds {held_by_medians} of {of_medians}: which is "
+            "the better start is undecided."
         )
 
 

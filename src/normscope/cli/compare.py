@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from ..settings.files import is_run
 from . import shared
 from .console import note, stderr, tell
@@ -95,12 +95,7 @@ def compare(
 
 @described_by(shared.COMPARE)
 @shared.resumable()
-def demo(
-    *,
-    out: Path = Path("demo"),
-    processes: int,
-    stop_when: shared.StopWhen,
-) -> None:
+def demo(*, out: Path = Path("demo"), processes: int, stop_when: shared.StopWhen) -> None:
     """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
 
     The runs learn to translate the embedded toy language; the report is demo/report.html.
@@ -209,10 +204,8 @@ def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:
     """The values that commas separate; None of None. Raises UserError naming the option."""
     if text is None:
         return None
-    try:
+    with user_errors(ValueError, said=lambda error: f"--{option} takes comma-separated values, got {text!r}: {error}"):
         return [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
 
 
 def _placement_and_warmup(text: str) -> tuple[str, int]:

@@ -93,10 +93,7 @@ def _fields(owner: ast.ClassDef) -> dict[str, _Parameter]:
     found = {}
     for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
         match node, after:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name), value=value),
-                ast.Expr(value=ast.Constant(value=str(words))),
-            ):
+            case (ast.AnnAssign(target=ast.Name(id=name), value=value), ast.Expr(value=ast.Constant(value=str(words)))):
                 found[name] = _Parameter(" ".join(words.split()), _value(value))
     return found
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from . import shared
 from .console import columns, standard_output
 from .options import described_by
@@ -46,11 +46,9 @@ def choose(
     from ..choosing.choice import choose as chosen
 
     names = shared.placement_names(placements or ())
-    try:
+    with user_errors(ValueError):
         case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)  # type: ignore[arg-type]
         found = chosen(case, () if names == ["all"] else names)
-    except ValueError as error:
-        raise UserError(str(error)) from error
     if as_json:
         from ..choosing.choice import plain
 
@@ -193,7 +191,5 @@ def _size(model: str, blocks: str, width: int, ffn_width: int, heads: int, impor
     from ..catalogue.rows import sized
 
     shared.run_imports(imports)
-    try:
+    with user_errors(ValueError, said=lambda error: f"--{error}"):
         return sized(model, blocks, width, ffn_width, heads)
-    except ValueError as error:
-        raise UserError(f"--{error}") from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UserError
+from ..errors import user_errors
 from .options import described_by
 from .shared import Imports, PlacementWords, placement_names, refuse_other_picture, run_imports, write_text
 
@@ -21,6 +21,7 @@ def predict(
     *,
     stack: str,
     blocks: int,
+    loops: int,
     width: int,
     ffn_width: int | None = None,
     heads: int,
@@ -54,13 +55,11 @@ def predict(
     if plot is not None:
         refuse_other_picture("--plot", plot)
     run_imports(imports)
-    values: dict[str, Any] = {"stack": stack, "blocks": blocks, "width": width, "heads": heads, "tokens": tokens}
-    values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
-    try:
+    values: dict[str, Any] = {"stack": stack, "blocks": blocks, "loops": loops, "width": width, "heads": heads}
+    values |= {"tokens": tokens, "vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
+    with user_errors(ValueError):
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         prediction = _prediction(placements or ["pre-ln"], model, update_of(update, rate))
-    except ValueError as error:
-        raise UserError(str(error)) from error
     if plot is not None:
         write_text("--plot", plot, prediction.svg())
     if as_json:

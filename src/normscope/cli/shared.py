@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from ..settings.files import GivenConfig, given_config, named_files, refuse_no_run
 from ..signals import Interrupted, Stopped
 from .console import say
@@ -42,10 +42,8 @@ def read_config(config: Path | None, settings: Iterable[str], imports: list[str]
     model = given.table.get("model")
     placement = model.get("placement") if isinstance(model, dict) else None
     if isinstance(placement, str):
-        try:
+        with user_errors(ValueError, said=lambda error: f"{given.source}: model: {error}"):
             named(placement)
-        except ValueError as error:
-            raise UserError(f"{given.source}: model: {error}") from error
     return given
 
 
@@ -96,10 +94,8 @@ def placement_names(given: Iterable[str]) -> list[str]:
     words = [name.strip() for text in given for name in text.split(",") if name.strip()]
     if "all" in words and len(set(words)) > 1:
         raise UserError(f"`all` stands alone, and here it stands beside {', '.join(n for n in words if n != 'all')}")
-    try:
+    with user_errors(ValueError):
         return list(dict.fromkeys(word if word == "all" else named(word).name for word in words))
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 SettingOptions = Annotated[
@@ -120,10 +116,8 @@ def run_imports(files: list[str]) -> None:
             import_file(Path(file))
         from ..placement import registered
 
-        try:
+        with user_errors(ValueError):
             registered()
-        except ValueError as error:
-            raise UserError(str(error)) from error
 
 
 Trust = Annotated[
@@ -190,18 +184,14 @@ def write_text(option: str, file: Path, text: str) -> None:
     from ..files import write_over
 
     refuse_no_place(option, file)
-    try:
+    with user_errors(OSError, said=lambda error: f"cannot write {file}: {error.strerror}"):
         write_over(file, text)
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}") from error
 
 
 def as_asked(make: Callable[..., Any], *given: Any, **values: Any) -> Any:
     """What `make` gives for what the user asked for; its ValueError is the user's mistake."""
-    try:
+    with user_errors(ValueError):
         return make(*given, **values)
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 VERBS = {

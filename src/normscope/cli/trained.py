@@ -124,13 +124,7 @@ def generate(
     # Every document of the training stands behind an end of the one before.
     ids = [end, *loaded.codec.encode_many([prompt])[0]]
     config = as_asked(
-        SamplingConfig,
-        tokens=tokens,
-        samples=samples,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
+        SamplingConfig, tokens=tokens, samples=samples, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )
     texts = as_asked(sample, loaded.model, ids, config, end=end)
     for number, text in enumerate(texts):

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from ..errors import UserError, option
-from ..files import disk_errors
+from ..files import disk_errors, make_folders, write_over
 from ..report.comparison.contents import ComparisonPage
 from ..report.words import counted, duration
 from ..runs.config import load_run_config
@@ -63,7 +63,9 @@ def run_comparison(
     config = cells[0].config
     corpus = corpus_of(config, evaluate)
     with alone(folder):
-        updates = _updates_of(config, corpus)
+        # This raises where the corpus has no use for the task.
+        objective = task_of(config).objective(config, corpus, torch.device("cpu"))
+        updates = durations(objective, config.train)(config.train.duration)
         manifest = manifests.former_manifest(folder, lambda config: corpus) or manifests.about(config, corpus)
         former = manifests.named_cells(folder, manifest.cells)
         manifests.refuse_unlike(cells, former, manifest, corpus.fingerprint, folder)
@@ -100,12 +102,6 @@ def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
         allowed = ", ".join(name for name in corpus.splits if name != "train")
         raise UserError(f"{option('evaluate', evaluate)}: no such split to translate; the corpus has {allowed}")
     return corpus
-
-
-def _updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
-    """Updates of a whole run. Raises UserError where the corpus has no use for the task."""
-    objective = task_of(config).objective(config, corpus, torch.device("cpu"))
-    return durations(objective, config.train)(config.train.duration)
 
 
 def _announced(
@@ -190,7 +186,10 @@ def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) 
     with alone(folder), disk_errors(f"writing into {folder}"):
         write_configs(cells)
         left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
-        commands = [train_command(cell, stop_when) for cell in left]
+        make_folders(folder / "cells")
+        for cell in left:
+            write_over(cell.config_file, cell.configuration)
+        commands = [train_command(cell, stop_when, cell.config_file) for cell in left]
         return [shlex.join(["normscope", *words[2:]]) for words in commands]
 
 

@@ -238,10 +238,13 @@ def facts(
     """What the runs of a comparison share, as rows of a table. seeds: how many each configuration has."""
     config = configs[0]
     train, task = config.train, task_of(config)
+    lengths = dict.fromkeys(parse_duration(one.train.duration) for one in configs)
+    duration = " or ".join(f"{float(length):g} {unit}" for length, unit in lengths)
+    batches = "1 batch" if train.accumulation == 1 else f"{train.accumulation} batches"
     return [
         *corpus_facts,
         ("Model", task.described(config)),
-        ("Duration", f"{_durations(configs)} of at most {task.batch_words(config)} per update"),
+        ("Duration", f"{duration}; {batches} of at most {task.batch_words(config)} per update"),
         ("Schedule", f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the table"),
         ("Loss", task.loss_words(config)),
         ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
@@ -289,10 +292,3 @@ def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, 
             words += f": {memory:.2f} times the memory and {time:.2f} times the time"
         rows.append((f"Cost of {named(name).title}", words))
     return rows
-
-
-def _durations(configs: Sequence[RunConfig]) -> str:
-    parsed = dict.fromkeys(parse_duration(config.train.duration) for config in configs)
-    accumulation = configs[0].train.accumulation
-    batches = "1 batch" if accumulation == 1 else f"{accumulation} batches"
-    return f"{' or '.join(f'{float(number):g} {unit}' for number, unit in parsed)}; {batches}"

@@ -9,16 +9,7 @@ from dataclasses import dataclass
 from ..measure import counted_losses, lr_sensitivity
 from ..optim import factor
 from ..placement import named
-from ..report.comparison.contents import (
-    BlockPlace,
-    GradientProfile,
-    Name,
-    RateCurve,
-    RateSensitivity,
-    RunCurve,
-    SeedResult,
-    Status,
-)
+from ..report.comparison import contents
 from ..report.words import counted, learning_rate, number
 from ..train.run_folder import Event
 from .grid import Arm, Cell
@@ -34,7 +25,7 @@ _FIRST = "initialisation"
 """The event that holds the gradients before the first update."""
 
 
-def curve(name: Name, runs: _Runs, kind: str, quantity: str = "nll_nats") -> RunCurve:
+def curve(name: contents.Name, runs: _Runs, kind: str, quantity: str = "nll_nats") -> contents.RunCurve:
     """A quantity of every event of this kind, "update" or "validation", each at its own update."""
     measured = [{e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs]
     updates = sorted(set().union(*measured))
@@ -48,7 +39,7 @@ def curve(name: Name, runs: _Runs, kind: str, quantity: str = "nll_nats") -> Run
             if len(row) > len(updates):
                 updates.append(stopped)
         rows.append(row)
-    return RunCurve(name=name, updates=updates, seeds_values=rows)
+    return contents.RunCurve(name=name, updates=updates, seeds_values=rows)
 
 
 def clock(runs: _Runs) -> dict[str, Sequence[float]]:
@@ -74,23 +65,27 @@ def clock(runs: _Runs) -> dict[str, Sequence[float]]:
     return columns if updates else {}
 
 
-def gradient_profiles(named_runs: Sequence[tuple[Name, _Runs]]) -> list[GradientProfile]:
+def gradient_profiles(named_runs: Sequence[tuple[contents.Name, _Runs]]) -> list[contents.GradientProfile]:
     """Gradient norm of each block before the first update, of every configuration whose runs have measured it.
 
     Configurations of one placement that start with the same gradients, as those that differ in their schedule do, share
     a profile.
     """
-    by_gradients: dict[tuple[object, ...], tuple[list[Name], list[BlockPlace], list[list[float]]]] = {}
+    by_gradients: dict[
+        tuple[object, ...], tuple[list[contents.Name], list[contents.BlockPlace], list[list[float]]]
+    ] = {}
     for name, runs in named_runs:
         squares = [block_squares(e["gradient_norms"]) for _, events in runs for e in events if e["event"] == _FIRST]
         if squares and squares[0]:
             blocks, rows = list(squares[0]), [[math.sqrt(square) for square in one.values()] for one in squares]
             same = (name.group, tuple(blocks), tuple(map(tuple, rows)))
             by_gradients.setdefault(same, ([], blocks, rows))[0].append(name)
-    return [GradientProfile(names=n, blocks=blocks, seeds_norms=rows) for n, blocks, rows in by_gradients.values()]
+    return [
+        contents.GradientProfile(names=n, blocks=blocks, seeds_norms=rows) for n, blocks, rows in by_gradients.values()
+    ]
 
 
-def later_profiles(named_runs: Sequence[tuple[Name, _Runs]]) -> list[GradientProfile]:
+def later_profiles(named_runs: Sequence[tuple[contents.Name, _Runs]]) -> list[contents.GradientProfile]:
     """Gradient norm of each block's matrices at every update that all seeds of a configuration have recorded it at."""
     found = []
     for name, runs in named_runs:
@@ -105,16 +100,16 @@ def later_profiles(named_runs: Sequence[tuple[Name, _Runs]]) -> list[GradientPro
         for update in sorted(set.intersection(*map(set, recorded)) if recorded else ()):
             blocks = list(recorded[0][update])
             rows = [[math.sqrt(seed[update].get(block, math.nan)) for block in blocks] for seed in recorded]
-            found.append(GradientProfile(names=[name], blocks=blocks, seeds_norms=rows, update=update))
+            found.append(contents.GradientProfile(names=[name], blocks=blocks, seeds_norms=rows, update=update))
     return found
 
 
-def _squares(event: Event) -> dict[BlockPlace, float]:
+def _squares(event: Event) -> dict[contents.BlockPlace, float]:
     """Squares of the gradient norms of each block's sub-layers, summed, as the monitor has named them."""
-    squares: dict[BlockPlace, float] = defaultdict(float)
+    squares: dict[contents.BlockPlace, float] = defaultdict(float)
     for quantity, value in event.items():
         if (found := _MONITORED.fullmatch(quantity)) is not None:
-            squares[BlockPlace(found[1], int(found[2]))] += value**2
+            squares[contents.BlockPlace(found[1], int(found[2]))] += value**2
     return dict(sorted(squares.items(), key=lambda item: (_place(item[0].stack), item[0].number)))
 
 
@@ -123,17 +118,17 @@ def _place(stack: str) -> tuple[int, str]:
     return (_STACKS.index(stack) if stack in _STACKS else len(_STACKS), stack)
 
 
-def block_squares(norms: Mapping[str, float]) -> dict[BlockPlace, float]:
+def block_squares(norms: Mapping[str, float]) -> dict[contents.BlockPlace, float]:
     """Squares of the gradient norms of each block's parameters, summed, in order of depth."""
-    squares: dict[BlockPlace, float] = defaultdict(float)
+    squares: dict[contents.BlockPlace, float] = defaultdict(float)
     for name, norm in norms.items():
         if (found := _BLOCK.match(name)) is not None:
-            squares[BlockPlace(found[1], int(found[2]) + 1)] += norm**2
+            squares[contents.BlockPlace(found[1], int(found[2]) + 1)] += norm**2
     ordered = sorted(squares, key=lambda block: (_place(block.stack), block.number))
     return {block: squares[block] for block in ordered}
 
 
-def schedule(name: Name, runs: _Runs) -> RunCurve:
+def schedule(name: contents.Name, runs: _Runs) -> contents.RunCurve:
     """The learning rate as it was applied; before anything has run, as it will be."""
     cell, events = runs[0]
     points = [(event["update"], event["lr"]) for event in events if event["event"] == "update"]
@@ -142,7 +137,7 @@ def schedule(name: Name, runs: _Runs) -> RunCurve:
         rates = (factor(cell.config.schedule, u, horizon_updates=horizon) for u in range(1, horizon + 1))
         points = [(u, cell.arm.peak_lr * rate) for u, rate in enumerate(rates, 1)]
     updates, values = zip(*points, strict=True)
-    return RunCurve(name=name, updates=list(updates), seeds_values=[list(values)])
+    return contents.RunCurve(name=name, updates=list(updates), seeds_values=[list(values)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +145,14 @@ class EndedRun:
     """One run of a comparison: where it ended, and what it was configured as and did."""
 
     arm: Arm
-    result: SeedResult
+    result: contents.SeedResult
     events: Sequence[Event]
 
     @property
     def loss_nats(self) -> float:
         """Its last validation loss, at chance where it was stopped early; infinite where it diverged, NaN where it says
         nothing about its peak rate."""
-        if self.result.status is Status.NON_FINITE:
+        if self.result.status is contents.Status.NON_FINITE:
             return math.inf
         unfinished = not self.result.status.has_loss or self.result.valid_loss_nats is None
         if unfinished or self.arm.warmup_updates > self.result.updates:
@@ -171,16 +166,18 @@ class EndedRun:
         return float(next(first, math.nan))
 
 
-def rate_curves(runs: Sequence[EndedRun], names: Mapping[Arm, Name]) -> tuple[list[RateCurve], list[float]]:
+def rate_curves(
+    runs: Sequence[EndedRun], names: Mapping[Arm, contents.Name]
+) -> tuple[list[contents.RateCurve], list[float]]:
     """A curve for each placement, warm-up and optimiser, and the rates that all have; none where there is one rate.
 
     names: of all configurations, for those who look for the run of a point.
     """
     several_optimizers = len({ran.arm.optimizer for ran in runs}) > 1
-    groups: dict[Name, list[EndedRun]] = {}
+    groups: dict[contents.Name, list[EndedRun]] = {}
     for ran in runs:
         variant = ", ".join([ran.arm.warmup_label, *([ran.arm.optimizer] if several_optimizers else [])])
-        groups.setdefault(Name(named(ran.arm.placement).title, variant), []).append(ran)
+        groups.setdefault(contents.Name(named(ran.arm.placement).title, variant), []).append(ran)
     rates = [{ran.arm.peak_lr for ran in group} for group in groups.values()]
     if max(map(len, rates), default=0) < 2:
         return [], []
@@ -198,7 +195,9 @@ def best_of_each(runs: Sequence[EndedRun]) -> set[Arm]:
     return {min(same, key=lambda arm: math.fsum(same[arm]) / len(same[arm])) for same in losses.values()}
 
 
-def _rate_curve(name: Name, runs: Sequence[EndedRun], shared: Sequence[float], names: Mapping[Arm, Name]) -> RateCurve:
+def _rate_curve(
+    name: contents.Name, runs: Sequence[EndedRun], shared: Sequence[float], names: Mapping[Arm, contents.Name]
+) -> contents.RateCurve:
     rates = sorted({ran.arm.peak_lr for ran in runs})
     seeds = sorted({ran.result.seed for ran in runs})
     at = {(ran.result.seed, ran.arm.peak_lr): ran for ran in runs}
@@ -213,7 +212,7 @@ def _rate_curve(name: Name, runs: Sequence[EndedRun], shared: Sequence[float], n
     arms = {ran.arm.peak_lr: ran.arm for ran in runs}
     drawn = {key: _counted(loss, initial[key[0]]) for key, loss in losses.items()}
     found, why_not = _sensitivity(losses, initial, shared)
-    return RateCurve(
+    return contents.RateCurve(
         name=name,
         peak_lrs=rates,
         seeds=seeds,
@@ -235,7 +234,7 @@ def _counted(loss: float, initial: float) -> float:
 
 def _sensitivity(
     losses: Mapping[tuple[int, float], float], initial: Mapping[int, float], shared: Sequence[float]
-) -> tuple[RateSensitivity | None, str]:
+) -> tuple[contents.RateSensitivity | None, str]:
     """Over the shared rates, of the seeds whose runs have ended at all of them; or why there is none."""
     if len(shared) < 2:
         return None, f"the configurations have {counted(len(shared), 'rate')} in common, and it needs two"
@@ -246,7 +245,7 @@ def _sensitivity(
     if not known:
         return None, "no run had a finite loss at initialisation"
     found = lr_sensitivity([[losses[seed, rate] for rate in shared] for seed in known], [initial[s] for s in known])
-    return RateSensitivity(
+    return contents.RateSensitivity(
         value=found.value,
         low=found.low,
         high=found.high,
@@ -256,7 +255,7 @@ def _sensitivity(
     ), ""
 
 
-def _in_words(found: RateSensitivity, shared: Sequence[float]) -> str:
+def _in_words(found: contents.RateSensitivity, shared: Sequence[float]) -> str:
     spread = "one seed" if found.seeds == 1 else f"{number(found.low)} to {number(found.high)}, {found.seeds} seeds"
     replaced = ""
     if found.replaced:

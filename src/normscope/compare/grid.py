@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..data.opening import DataConfig
-from ..errors import UserError, option
+from ..errors import UserError, option, user_errors
 from ..files import disk_errors, is_of_the_disk, make_folders, write_over
-from ..limits.ours import refuse_other, sealed_lines
+from ..limits.ours import SealedJson, refuse_other, sealed_lines
 from ..model import ModelConfig
 from ..optim import OPTIMIZERS
 from ..placement import named
@@ -62,18 +62,23 @@ class Cell:
         return f"{self.arm.name}_seed-{self.seed}"
 
     @property
+    def configuration(self) -> str:
+        """As TOML, with a last line by which a file of it is known to be ours."""
+        return sealed_lines(to_toml(self.config))
+
+    @property
     def config_file(self) -> Path:
-        return self._beside("cells", ".toml")
+        return self.above / "cells" / f"{self.folder.path.name}.toml"
 
     @property
     def log_file(self) -> Path:
-        return self._beside("logs", ".txt")
+        return self.above / "logs" / f"{self.folder.path.name}.txt"
 
-    def _beside(self, folder: str, ending: str) -> Path:
-        run = self.folder.path
-        # A run may be named by one relative word, which has no folder above it.
-        above = (run if len(run.parents) > 1 else run.absolute()).parents[1]
-        return above / folder / f"{run.name}{ending}"
+    @property
+    def above(self) -> Path:
+        """The folder of the grid: that in which the folder of all runs lies."""
+        run = self.folder.path  # may be one relative word, which has no folder above it
+        return (run if len(run.parents) > 1 else run.absolute()).parents[1]
 
     def evaluation_file(self, split: str) -> Path:
         return self.folder.path / f"evaluation-{split}.json"
@@ -223,21 +228,39 @@ def _listed(values: Sequence[Any]) -> str:
     return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in dict.fromkeys(values))
 
 
-def write_configs(cells: Iterable[Cell]) -> None:
-    """Write the configuration file that each cell's command names.
+_CONFIGURATIONS = SealedJson(
+    format_name="normscope-configurations",
+    version=1,
+    keys=frozenset(),
+    optional=None,
+    again="remove it and run the same command again, which writes it anew; runs that have begun are found without it",
+)
 
-    Raises UserError over a file of another's, and for cells with different settings that have one.
+
+def configurations(folder: Path) -> dict[str, Any]:
+    """By the name of its run, the TOML that `write_configs` has written into a folder, if any. Raises UserError."""
+    file = folder / "cells.json"
+    return _CONFIGURATIONS.read(file) if file.exists() else {}
+
+
+def write_configs(cells: Iterable[Cell]) -> None:
+    """Write into one file what every cell is to train, beside what stands there: on disk at once, however many.
+
+    Raises UserError over a file of another's, and for cells with different settings whose run folder is the same.
     """
-    written: dict[Path, RunConfig] = {}
+    asked: dict[Path, dict[str, str]] = {}
     for cell in cells:
-        if written.setdefault(cell.config_file, cell.config) != cell.config:
-            raise UserError(f"{cell.config_file}: two runs that differ would be one; give each arm a folder of its own")
-        text = sealed_lines(to_toml(cell.config))
-        make_folders(cell.config_file.parent)
-        make_folders(cell.log_file.parent)
-        if not cell.config_file.exists():
-            refuse_other(cell.log_file)  # which is added to
-        write_over(cell.config_file, text)
+        texts, text = asked.setdefault(cell.above, {}), cell.configuration
+        if texts.setdefault(cell.folder.path.name, text) != text:
+            raise UserError(f"{cell.folder.path}: two runs that differ would be one; give each arm a folder of its own")
+    for folder, texts in asked.items():
+        make_folders(folder / "logs")
+        former = configurations(folder)
+        for name in texts.keys() - former.keys():
+            if not (folder / "runs" / name).exists():
+                refuse_other(folder / "logs" / f"{name}.txt")  # which is added to
+        if former | texts != former:
+            write_over(folder / "cells.json", _CONFIGURATIONS.text(former | texts))
 
 
 @contextmanager
@@ -258,10 +281,8 @@ def alone(folder: Path) -> Iterator[None]:
 
 def registered_name(placement: str) -> str:
     """The registered name of a placement, however it is written. Raises UserError."""
-    try:
+    with user_errors(ValueError):
         return named(placement).name
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 DEMO_TITLE = "Does it need warm-up? Post-LN and Pre-LN on the toy language"

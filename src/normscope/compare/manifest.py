@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from ..errors import UserError, option
+from ..errors import UserError, option, user_errors
 from ..files import disk_errors, write_atomically
 from ..limits.ours import SealedJson
-from ..runs.config import load, load_run_config
+from ..limits.reading import parse_toml
+from ..runs.config import load_run_config
 from ..settings.tables import differences
 from ..tasks.protocol import AnyCorpus
-from ..tasks.registry import task_of
+from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
-from .grid import Arm, Cell
+from .grid import Arm, Cell, configurations
 
 FILE = "comparison.json"
 _AXES = ("seed", "model.placement", "schedule.warmup_updates", "optimizer.peak_lr", "optimizer.name")
@@ -97,8 +98,8 @@ def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus])
 
     open_corpus: asked where the folder does not say what its corpus is, as one of an earlier version.
     """
-    names = sorted(file.stem for file in (folder / "cells").glob("*.toml"))
-    found = read_manifest(folder)
+    begun = [file.parent.name for file in (folder / "runs").glob("*/config.toml")]
+    found, names = read_manifest(folder), sorted({*configurations(folder), *begun})
     if found is not None or not names:
         return found
     cells = named_cells(folder, names)
@@ -138,9 +139,14 @@ def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
     """The runs of a comparison's folder by their names, as far as there is anything of them. Raises UserError."""
-    files = ((RunFolder(folder / "runs" / name), folder / "cells" / f"{name}.toml") for name in names)
-    begun = ((run, asked) for run, asked in files if run.is_run or asked.is_file())
-    return [cell_of(run, load_run_config(run) if run.is_run else load(asked)) for run, asked in begun]
+    asked, runs = configurations(folder), [RunFolder(folder / "runs" / name) for name in names]
+    known = (run for run in runs if run.is_run or run.path.name in asked)
+    return [cell_of(r, load_run_config(r) if r.is_run else _config_of(asked[r.path.name], r)) for r in known]
+
+
+def _config_of(text: str, run: RunFolder) -> RunConfig:
+    with user_errors(TypeError, ValueError, said=lambda error: f"configuration of {run.path} is not TOML: {error}"):
+        return config_of(parse_toml(text), source=f"configuration of {run.path}")
 
 
 def cell_of(run: RunFolder, config: RunConfig) -> Cell:

@@ -132,14 +132,20 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         for arm, runs in by_arm.items()
     ]
     found = judged(rows, unigram)
-    ran = _ran(by_arm, rows)
+    ran = [
+        curves.EndedRun(arm, result, events)
+        for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
+        for (_, events), result in zip(runs, row.seeds, strict=True)
+    ]
     by_rate, shared_lrs = curves.rate_curves(ran, names)
     drawn = curves.best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
+    same_length = len({cell.config.train.duration for cell in cells}) == 1
+    same = ", data and number of updates" if same_length else " and data"
     return contents.ComparisonPage(
         title=manifest.title,
-        subtitle=_subtitle(cells),
+        subtitle=f"The same model{same} in every row; what differs is named in the row.",
         conclusion=conclusion(found, unigram),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         configurations=[_configuration(arm, one, unigram) for arm, one in zip(by_arm, found, strict=True)],
@@ -180,21 +186,6 @@ def _by_arm(
             events, failures[cell.name] = [], str(error)
         by_arm[cell.arm].append((cell, events))
     return by_arm, failures
-
-
-def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[JudgedRuns]) -> list[curves.EndedRun]:
-    return [
-        curves.EndedRun(arm, result, events)
-        for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
-        for (_, events), result in zip(runs, row.seeds, strict=True)
-    ]
-
-
-def _subtitle(cells: Sequence[Cell]) -> str:
-    same = "The same model and data in every row"
-    if len({cell.config.train.duration for cell in cells}) == 1:
-        same = "The same model, data and number of updates in every row"
-    return f"{same}; what differs is named in the row."
 
 
 def configuration_names(arms: Sequence[Arm]) -> dict[Arm, contents.Name]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryFile
 
 from ..errors import UserError, option
 from ..processes.surroundings import halted, interpreter, is_held, with_lifeline
@@ -61,26 +62,29 @@ class _Work:
         return "train" in self.words
 
 
-def train_command(cell: Cell, stop_when: StopRule | None = None) -> list[str]:
-    """What trains the cell, as words after the Python interpreter. stop_when: what ends it early."""
+def train_command(cell: Cell, stop_when: StopRule | None = None, config: object = None) -> list[str]:
+    """What trains the cell as a file says, None being its run's, as words after the Python interpreter."""
     early = [] if stop_when is None else ["--stop-when", str(stop_when)]
-    return ["-m", "normscope", "train", str(cell.config_file), "--run", str(cell.folder.path), *early]
+    return ["-m", "normscope", "train", str(config or cell.folder.config_file), "--run", str(cell.folder.path), *early]
 
 
 def process_of(cell: Cell, words: Sequence[str]) -> subprocess.Popen[bytes]:
     """A process that works on a cell's run, in the threads of the run. Raises OSError where it cannot be started.
 
-    words: what follows the Python interpreter; what they say is added to the cell's log. Should this process be
-    killed, that one saves and ends.
+    words: what follows the Python interpreter; what they say is added to the cell's log. It finds the configuration at
+    its standard input. Should this process be killed, that one saves and ends.
     """
     threads = str(available_cores() if cell.config.train.threads == "auto" else cell.config.train.threads)
-    with cell.log_file.open("ab") as log:
+    with cell.log_file.open("ab") as log, TemporaryFile() as given:
+        # Whole before there is a process to read it, and gone with it, whichever of the two is killed.
+        given.write(cell.configuration.encode())
+        given.seek(0)
         # A session of its own, so that Ctrl-C reaches the runs through us alone and each can save.
         return subprocess.Popen(
             [*interpreter(), *words],
             stdout=log,
             stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             env=with_lifeline(os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)),
             start_new_session=True,
         )
@@ -148,7 +152,7 @@ def _unless_asked_to(stop: StopRequest) -> Iterator[None]:
 
 
 def _work(state: CellState, evaluate: Callable[[Cell], list[list[str]]] | None, stop_when: StopRule | None) -> _Work:
-    commands = [] if state.over else [train_command(state.cell, stop_when)]
+    commands = [] if state.over else [train_command(state.cell, stop_when, "/dev/stdin")]
     if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
     return _Work(state, commands)
@@ -192,7 +196,8 @@ def _advance(work: _Work) -> bool:
         return False
     if code != 0:
         killed = f"killed by {signal.Signals(-code).name}; the last it said: " if code < 0 else ""
-        _fail(work, killed + _last_line(work.state.cell))
+        log = work.state.cell.log_file.read_text(encoding="utf-8", errors="replace").strip()
+        _fail(work, killed + (log.splitlines() or ["no output"])[-1])
     elif work.trains:
         work.state.status = "finished"
     if work.state.status == "failed" or not work.commands:
@@ -224,11 +229,6 @@ def _stop(running: list[_Work]) -> None:
             work.state.status = "stopped"
         work.state.read_new_events()
     running.clear()
-
-
-def _last_line(cell: Cell) -> str:
-    lines = cell.log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "no output"
 
 
 def train_all(

@@ -28,7 +28,10 @@ class _LossCourse:
     def add(self, update: int, value: float) -> None:
         """Take in the value of an update, which is counted from 0."""
         while update // self.updates_each >= _MOST:
-            self._halve()
+            pairs = range(0, len(self._sums), 2)
+            self._sums = [sum(self._sums[at : at + 2]) for at in pairs]
+            self._counts = [sum(self._counts[at : at + 2]) for at in pairs]
+            self.updates_each *= 2
         at = update // self.updates_each
         while len(self._sums) <= at:
             self._sums.append(0.0)
@@ -42,12 +45,6 @@ class _LossCourse:
         columns = min(most, len(known))
         parts = [known[len(known) * i // columns : len(known) * (i + 1) // columns] for i in range(columns)]
         return [_mean(part) for part in parts]
-
-    def _halve(self) -> None:
-        pairs = range(0, len(self._sums), 2)
-        self._sums = [sum(self._sums[at : at + 2]) for at in pairs]
-        self._counts = [sum(self._counts[at : at + 2]) for at in pairs]
-        self.updates_each *= 2
 
 
 def _mean(part: Sequence[tuple[float, int]]) -> float:

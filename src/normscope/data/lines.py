@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from ..errors import UserError, installation
+from ..errors import UserError, installation, user_errors
 
 MAX_LINE_BYTES = 1_000_000
 _ZSTD_BYTES = 2**18
@@ -75,11 +75,9 @@ def _unpacked_zstd(packed: BinaryIO) -> BinaryIO:
 
 def opened_pyarrow(path: Path) -> Any:
     """The library of that name, imported when a file needs it. Raises UserError where it is not installed."""
-    try:
+    with user_errors(ImportError, said=lambda _: f"{path}: reading it takes pyarrow; {installation('parquet')}"):
         import pyarrow
         import pyarrow.ipc
-    except ImportError as error:
-        raise UserError(f"{path}: reading it takes pyarrow; {installation('parquet')}") from error
     return pyarrow
 
 

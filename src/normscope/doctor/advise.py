@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from ..choosing.rates import ADAM, HELD, RateFacts, typical_rate
+from ..choosing.rates import ADAM, HELD, STEPS, RateFacts, typical_rate
 from ..optim import OPTIMIZERS
 from .record import Stack
 from .result import Advice, RateRange
@@ -66,7 +66,7 @@ def advise(
         wanted_rate=wanted_rate,
         wanted_place=None if wanted_rate is None else "unknown",
         wanted_warmup_updates=wanted_warmup_updates,
-        notes=() if name in OPTIMIZERS else (f"{name} is taken for one like Adam",),
+        notes=STEPS.get(name, () if name in OPTIMIZERS else (f"{name} is taken for one like Adam",)),
     )
     known = None if trained else typical_rate(facts_of(stacks, name))
     if known is None:

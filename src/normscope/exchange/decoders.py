@@ -182,17 +182,10 @@ def _gemma_settings(ours: DecoderConfig) -> dict[str, Any]:
 
 
 LLAMA = RotaryLayout(
-    model_type="llama",
-    architecture="LlamaForCausalLM",
-    norms=_BEFORE,
-    settings=lambda ours: {"mlp_bias": False},
+    model_type="llama", architecture="LlamaForCausalLM", norms=_BEFORE, settings=lambda ours: {"mlp_bias": False}
 )
 OLMO_2 = RotaryLayout(model_type="olmo2", architecture="Olmo2ForCausalLM", norms=_AFTER)
 QWEN_3 = RotaryLayout(model_type="qwen3", architecture="Qwen3ForCausalLM", norms=_BEFORE | _BY_HEAD)
 GEMMA_2 = RotaryLayout(
-    model_type="gemma2",
-    architecture="Gemma2ForCausalLM",
-    norms=_AROUND,
-    settings=_gemma_settings,
-    gain_from=1.0,
+    model_type="gemma2", architecture="Gemma2ForCausalLM", norms=_AROUND, settings=_gemma_settings, gain_from=1.0
 )

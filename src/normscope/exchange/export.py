@@ -45,11 +45,7 @@ def _transformers(
 
 
 def _rotary(
-    layout: RotaryLayout,
-    wiring: str,
-    settings: dict[str, tuple[Any, ...]] = _ROTARY,
-    *,
-    activation: str = "swiglu",
+    layout: RotaryLayout, wiring: str, settings: dict[str, tuple[Any, ...]] = _ROTARY, *, activation: str = "swiglu"
 ) -> ExportForm:
     """A decoder with rotary positions. settings: dotted keys with their values, beside `_ROTARY`."""
     return _transformers(

@@ -140,7 +140,7 @@ def refuse(form: ExportForm, model: AnyModel) -> None:
         )
 
 
-_BUILT = ("position_encoding", "biases", "output", "logit_soft_cap", "embedding_scale")
+_BUILT = ("loops", "position_encoding", "biases", "output", "logit_soft_cap", "embedding_scale")
 """Settings by which models of one placement differ, beside those of `model.attention`."""
 
 

@@ -257,16 +257,12 @@ def _plateau(history: History) -> Episode | None:
         loss_before=loss.values[0],
         loss_worst=math.exp(final),
     )
-    if _is_stuck(history, found):
-        return found
-    return replace(found, needs_cause=True) if median(logs[:LEAST]) - final < NEVER_LEARNED else None
-
-
-def _is_stuck(history: History, found: Episode) -> bool:
-    """Whether a training should not end on a plateau: at the level of frequencies alone, or with tokens all alike."""
+    # No training should end at the level of frequencies alone, or with tokens all alike.
     limit = frequencies_nats(history.recipe)
     at_frequencies = limit is not None and found.loss_worst >= limit
-    return at_frequencies or max_similarity(history, history.last_update) >= ALIKE
+    if at_frequencies or max_similarity(history, history.last_update) >= ALIKE:
+        return found
+    return replace(found, needs_cause=True) if median(logs[:LEAST]) - final < NEVER_LEARNED else None
 
 
 def frequencies_nats(recipe: TrainingRecipe) -> float | None:

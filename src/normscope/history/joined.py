@@ -14,7 +14,7 @@ UNTUNED_WARMUP = 2_000
 _LASTING = (EpisodeKind.RISE, EpisodeKind.PLATEAU)
 _RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
-_USUAL = "what models like it are trained with"
+_USUAL = "the usual rate of such a model"
 _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
 """By what a rate is divided where no best one is foreseen, and where it is not above the one that is."""
 
@@ -110,7 +110,7 @@ def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
         rate, why = peak / _LESS_WITHOUT_BEST, "a tenth of yours; no usual rate is known for this model"
     elif peak is None or advice.best_rate < peak:
         span = advice.best_interval
-        likely = "" if span is None else f", likely {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+        likely = "" if span is None else f", range {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
         rate, why = advice.best_rate, _USUAL + likely
     else:
         rate = peak / _LESS_BELOW_BEST

@@ -109,9 +109,8 @@ def _times_of_past(series: LoggedSeries, update: int) -> float | None:
 def grown_at(history: History, episode: Episode) -> tuple[int, float] | None:
     """The first measured update around the onset at which logits are three times their past, and how many times."""
     logits = history.logit_deviation.finite()
-    updates = [*logits.before(episode.onset).updates[-1:], *logits.since(episode.onset).updates]
     past = logits.before(episode.onset)
-    for update in updates:
+    for update in [*past.updates[-1:], *logits.since(episode.onset).updates]:
         value, before = logits.at(update), [v for v in past.before(update).values[-_PAST:] if v > 0]
         if value is not None and before and value >= GROWN * median(before):
             return update, value / median(before)

@@ -2,6 +2,7 @@
 
 # M = packed tokens of the memory, D = width, B = sentences, H = heads, R = rows (beams) a sentence,
 # S = places for keys, K = width per head
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,8 @@ class Cache:
 
     The R rows (beams) of a sentence are queries over one pool of S places for keys, where each token that any of its
     rows takes leaves its own; `seen_BRS` tells a row which of them are its history. So the memory is held once a
-    sentence, and beams that move change that table alone: no key is copied. Attention reads the whole pool, empty
-    places too, because a product with a part of a larger tensor costs a copy of that part.
+    sentence, and beams that move change that table alone: no key is copied. A place that no row sees any more is the
+    next token's.
     """
 
     def __init__(self, memory_MD: Tensor | None, memory_layout: Layout) -> None:
@@ -31,6 +32,8 @@ class Cache:
         self.position_BS = torch.zeros(sentences, places, dtype=torch.int64, device=device)
         """In its sentence, of the token that each place holds the key of."""
         self.steps = self.filled = 0
+        """Tokens so far, and places up to the last one that a row sees: attention reads no more of the pool."""
+        self._visits = Counter[Any]()
         self._layout: Layout | None = None
 
     @property
@@ -40,27 +43,43 @@ class Cache:
 
     def advance(self, parent_BR: Tensor) -> Layout:
         """Make room for one token a row; parent_BR: the row of the last step that each row continues."""
+        self._visits.clear()
         sentences, rows = parent_BR.shape
-        places = self.seen_BRS.shape[2]
-        self.seen_BRS = self.seen_BRS.gather(1, parent_BR[:, :, None].expand(-1, -1, places))
-        if self.filled + rows > places:
-            self._forget_unseen(rows)
-        self.seen_BRS[:, :, self.filled : self.filled + rows] = torch.eye(rows, dtype=torch.bool)
-        self.position_BS[:, self.filled : self.filled + rows] = self.steps
-        self.steps, self.filled = self.steps + 1, self.filled + rows
+        seen_BRS = self.seen_BRS.gather(1, parent_BR[:, :, None].expand(-1, -1, self.seen_BRS.shape[2]))
+        live_BS = seen_BRS.any(1)
+        needed, places = int(live_BS.sum(1).max()) + rows, live_BS.shape[1]
+        if needed > places:
+            more = needed - places + needed // 4
+            seen_BRS, live_BS = (nn.functional.pad(table, (0, more)) for table in (seen_BRS, live_BS))
+            self.position_BS = nn.functional.pad(self.position_BS, (0, more))
+            for owner, pools in self.own.items():
+                # Empty places are never looked at, but 0 times what they hold must be 0.
+                key, value = (nn.functional.pad(pool, (0, 0, 0, more)) for pool in pools)
+                self.own[owner] = key, value
+        self._place_BR = live_BS.byte().sort(dim=1, stable=True).indices[:, :rows]
+        self.seen_BRS = seen_BRS.scatter_(2, self._place_BR[:, :, None], True)
+        self.position_BS.scatter_(1, self._place_BR, self.steps)
+        self.steps, self.filled = self.steps + 1, int(self.seen_BRS.any(1).any(0).nonzero()[-1]) + 1
         if self._layout is None or (self._layout.sentences, self._layout.longest) != (sentences, rows):
             self._layout = Layout(torch.full((sentences,), rows), parent_BR.device)
         return self._layout
 
     def extend(self, owner: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Put (B, H, R, K) keys and values into the pool and return all of it, (B, H, S, K)."""
+        """Put (B, H, R, K) keys and values into a pool, another each time in a step, and return what is filled of it,
+        (B, H, S, K)."""
+        self._visits[owner] += 1
+        owner = owner, self._visits[owner]
         if owner not in self.own:
             shape = *key.shape[:2], self.seen_BRS.shape[2], key.shape[3]
             self.own[owner] = key.new_zeros(shape), value.new_zeros(shape)
-        pools = self.own[owner]
+        pools, (sentences, heads) = self.own[owner], key.shape[:2]
+        pool_BH1 = torch.arange(sentences * heads, device=key.device).view(sentences, heads, 1)
+        row_N = (pool_BH1 * self.seen_BRS.shape[2] + self._place_BR[:, None]).flatten()
         for pool, new in zip(pools, (key, value), strict=True):
-            pool[:, :, self.filled - new.shape[2] : self.filled] = new
-        return pools
+            pool.view(-1, new.shape[3]).index_copy_(0, row_N, new.reshape(-1, new.shape[3]))
+        # A product with a part of a tensor costs a copy of that part, but for MKL's.
+        size = self.filled if key.dtype == torch.float32 else None
+        return pools[0][:, :, :size], pools[1][:, :, :size]
 
     def select(self, sentences: list[int]) -> None:
         """Keep these sentences, in this order. Only after a first step."""
@@ -73,31 +92,6 @@ class Cache:
                 pools[owner] = key[:, :, :size].index_select(0, index), value[:, :, :size].index_select(0, index)
         self.seen_BRS = self.seen_BRS.index_select(0, index)
         self.position_BS = self.position_BS.index_select(0, index)
-
-    def _forget_unseen(self, rows: int) -> None:
-        """Move the keys that some row still sees to the front; grow the pool where they fill most of it."""
-        live_BS = self.seen_BRS.any(1)
-        self.filled, places = int(live_BS.sum(1).max()), live_BS.shape[1]
-        order_BS = live_BS.to(torch.int8).sort(dim=1, descending=True, stable=True).indices[:, : self.filled]
-        needed = self.filled + rows
-        size = places if needed * 3 <= places * 2 else needed * 2
-        order_BRS = order_BS[:, None].expand(-1, self.seen_BRS.shape[1], -1)
-        seen = nn.functional.pad(self.seen_BRS.gather(2, order_BRS), (0, size - self.filled))
-        self.position_BS = nn.functional.pad(self.position_BS.gather(1, order_BS), (0, size - self.filled))
-        for owner, pools in self.own.items():
-            self.own[owner] = _moved(pools[0], order_BS, size), _moved(pools[1], order_BS, size)
-        self.seen_BRS = seen
-
-
-def _moved(pool: Tensor, order_BS: Tensor, size: int) -> Tensor:
-    """These places of the pool, at the front of one with `size` places."""
-    sentences, heads, places, width = pool.shape
-    first = torch.arange(sentences * heads, device=pool.device).view(sentences, heads, 1) * places
-    moved = pool.view(-1, width).index_select(0, (first + order_BS[:, None]).flatten())
-    # Empty places are never looked at, but 0 times what they hold must be 0.
-    target = pool if size == places else pool.new_zeros(sentences, heads, size, width)
-    target[:, :, : order_BS.shape[1]] = moved.view(sentences, heads, -1, width)
-    return target
 
 
 Inside = dict[str, Callable[[Tensor], Tensor]]

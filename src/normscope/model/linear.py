@@ -146,8 +146,15 @@ class _Product(torch.autograd.Function):
         return for_x, for_weight
 
 
-linear_product: Callable[[Tensor, Tensor], Tensor] = _Product.apply
+_linear_product: Callable[[Tensor, Tensor], Tensor] = _Product.apply
 """x_ND and weight_MD -> x Wᵀ_NM, with gradients, where `is_for_onednn`."""
+
+
+def product(x: Tensor, weight_MD: Tensor) -> Tensor:
+    """x Wᵀ, by the library that is the faster where x is rows (N, D) on a CPU."""
+    # Where autocast is on, or there are more dimensions than rows, torch's own operation sees to them.
+    plain = x.ndim != 2 or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
+    return x @ weight_MD.T if plain or not is_for_onednn(x, weight_MD.numel()) else _linear_product(x, weight_MD)
 
 
 _PRODUCTS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
@@ -174,10 +181,8 @@ class Linear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         if input.device.type != "cpu" or torch.compiler.is_compiling():
             return super().forward(input)
-        # Where autocast is on, or there are more dimensions than rows, torch's own operation sees to them.
-        ours = input.ndim == 2 and not torch.is_autocast_enabled("cpu") and is_for_onednn(input, self.weight.numel())
-        product = linear_product(input, self.weight) if ours else input @ self.weight.T
-        return product if self.bias is None else product.add_(self.bias.to(product.dtype))
+        result = product(input, self.weight)
+        return result if self.bias is None else result.add_(self.bias.to(result.dtype))
 
 
 class HeadLinear(Linear, Drawable):

@@ -47,7 +47,10 @@ def attend_few(
 
     It is also faster for a few queries over many keys on a CPU, where torch's kernel would scale and copy all the keys.
     """
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    query = query * query.shape[-1] ** -0.5
+    # MKL reads the keys nearly twice as fast where they are the rows of the product.
+    by_key = query.dtype == torch.float32 and query.shape[2] < key.shape[2]
+    scores = (key @ query.mT).mT if by_key else query @ key.mT
     if soft_cap is not None:
         scores = soft_cap * torch.tanh(scores / soft_cap)
     if keep is not None:

@@ -146,7 +146,7 @@ def stack_config(config: Any) -> StackConfig:
 
 
 class Stack(Drawable):
-    """Blocks of one kind under one placement: `start`, the blocks, `finish`, on packed tokens (N, D).
+    """Blocks of one kind under one placement: `start`, the blocks, `loops` times in turn, `finish`, on tokens (N, D).
 
     kinds: sub-layers of a block, in order; without them, those of such a stack.
     initialisation: the scheme that its weights are drawn by as it is made, which leaves torch's generator as it was;
@@ -203,7 +203,7 @@ class Stack(Drawable):
 
     def forward(self, x_ND: Tensor, context: Context) -> Tensor:
         state = self.placement.start(self.dropout(x_ND), self.start)
-        for block in self.blocks:
+        for block in [*self.blocks] * self.placement.stack.loops:
             if self.activation_checkpointing and torch.is_grad_enabled():
                 state = checkpoint(block, state, context, use_reentrant=False)
             else:
@@ -229,11 +229,7 @@ def _ours(config: StackConfig, placement: Placement, spec: SymbolSublayer) -> Su
     )
 
 
-_BIASES = {
-    "all": ("query", "key", "value", "output"),
-    "query-key-value": ("query", "key", "value"),
-    "none": (),
-}
+_BIASES = {"all": ("query", "key", "value", "output"), "query-key-value": ("query", "key", "value"), "none": ()}
 
 
 def _draw_matrix(matrix: Any, draw: Draw, gain: float, *, drawn_bias: bool) -> None:
@@ -252,13 +248,8 @@ def norm_maker(
     placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement"
 ) -> _MakeNorms:
     """What builds the norms that a part of the formula asks for."""
-
-    def make(asked: SymbolEnd) -> NormGroup:
-        return NormGroup(
-            asked.norm.widths, lambda width: make_norm(placement, norm, epsilon, width), frozenset(asked.norm.grouped)
-        )
-
-    return make
+    made = partial(make_norm, placement, norm, epsilon)
+    return lambda asked: NormGroup(asked.norm.widths, made, frozenset(asked.norm.grouped))
 
 
 def make_norm(placement: Placement, norm: str, epsilon: float | Literal["as-placement"], width: int) -> nn.Module:

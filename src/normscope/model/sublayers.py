@@ -86,6 +86,7 @@ class Attention(SublayerModule):
             if cache is not None:
                 key, value = cache.extend(self, key, value)
             keep, causal = self._visible(context)
+            keep = keep if keep is None else keep[..., : key.shape[2]]
         mixed = self._attended(query, key, value, keep, causal, cached=cache is not None)
         return self.output(apply("output", context.layout.from_heads(mixed)))  # type: ignore[no-any-return]
 

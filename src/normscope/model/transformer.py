@@ -18,6 +18,7 @@ from .context import Cache, Context, as_factor
 from .embedding import Embedding
 from .initialisation import SCHEMES, initialise
 from .layout import AttentionConfig, Layout, PositionEncoding, with_heads
+from .linear import product
 from .scores import rotated_features
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
 
@@ -41,6 +42,8 @@ class _ArchitectureConfig:
     width: int = 512
     ffn_width: int = 1024
     heads: int = 4
+    loops: int = 1
+    """How many times in turn the blocks of a stack are run, with the same weights each time."""
     position_encoding: PositionEncoding = "sinusoidal"
     """learned or sinusoidal (added to the embedding), rotary (on queries and keys of self-attention), alibi (on its
     scores) or none."""
@@ -64,11 +67,11 @@ class _ArchitectureConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         object.__setattr__(self, "placement", named(self.placement).name)
-        for name in ("width", "ffn_width", "heads", *self.COUNTS):
+        for name in ("width", "ffn_width", "heads", "loops", *self.COUNTS):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-            if "blocks" in name and getattr(self, name) > MOST_BLOCKS:
-                raise ValueError(f"{name} must be at most {MOST_BLOCKS:,}, got {getattr(self, name):,}")
+            if "blocks" in name and getattr(self, name) * self.loops > MOST_BLOCKS:
+                raise ValueError(f"{name} must be at most {MOST_BLOCKS // self.loops:,}, got {getattr(self, name):,}")
         shares_width = self.attention.head_width == "as-width"
         if self.width % 2 or (shares_width and self.width % self.heads):
             raise ValueError(f"width={self.width} must be even and a multiple of heads={self.heads}")
@@ -105,7 +108,7 @@ class TextModelConfig(_ArchitectureConfig):
 
     def shape(self) -> StackShape:
         """What the placement of its stack is read for."""
-        blocks = {f"{self.KIND}_blocks": self.blocks}
+        blocks = {f"{self.KIND}_blocks": self.blocks, "loops": self.loops}
         shape = StackShape(kind=self.KIND, width=self.width, ffn_width=self.ffn_width, heads=self.heads, **blocks)
         return with_heads(shape, self.attention)
 
@@ -202,7 +205,7 @@ class EncoderDecoder(nn.Module):
 
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """(M, D) -> (M, V)."""
-        return hidden_MD @ self.output_rows().T
+        return product(hidden_MD, self.output_rows())
 
 
 def stack_shape(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> StackShape:
@@ -212,6 +215,7 @@ def stack_shape(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> Sta
         width=config.width,
         ffn_width=config.ffn_width,
         heads=config.heads,
+        loops=config.loops,
         encoder_blocks=config.encoder_blocks,
         decoder_blocks=config.decoder_blocks,
     )

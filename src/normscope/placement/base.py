@@ -43,6 +43,8 @@ class StackShape:
     """0 where there are as many as heads of queries."""
     head_width: int = 0
     """0 where the heads share the width."""
+    loops: int = 1
+    """How many times in turn its blocks are run, with the same weights each time."""
 
     @property
     def heads_of_keys(self) -> int:

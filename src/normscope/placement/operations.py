@@ -23,10 +23,7 @@ def _nobody(operation: str, value: object) -> TypeError:
 
 @singledispatch
 def mix(
-    query: Value,
-    values: Sequence[Value],
-    key: Callable[[Value], Value],
-    value: Callable[[Value], Value] | None = None,
+    query: Value, values: Sequence[Value], key: Callable[[Value], Value], value: Callable[[Value], Value] | None = None
 ) -> Value:
     """Attention over depth: Σ_i softmax_i(query · key(v_i)) value(v_i), for every token on its own.
 

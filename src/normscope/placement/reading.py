@@ -27,7 +27,8 @@ class Reading:
 def read(placement: Placement, kinds: Sequence[SublayerKind] | None = None) -> Reading:
     """Run the formula over symbols for every block of the placement's stack.
 
-    kinds: sub-layers of a block, in order; without them, those of such a stack.
+    kinds: sub-layers of a block, in order; without them, those of such a stack. Raises ValueError for blocks that are
+    run several times under a formula that one pass decides, or in which every pass sees more.
     """
     start, finish = SymbolEnd(), SymbolEnd()
     state = placement.start(Symbol("x", (), placement.stack.width), start)
@@ -35,6 +36,9 @@ def read(placement: Placement, kinds: Sequence[SublayerKind] | None = None) -> R
     for step in walk(placement, state, kinds):
         blocks.append(step.sublayers)
         state = step.after
+    if placement.stack.loops > 1 and (placement.is_profiled() or any(isinstance(part, tuple) for part in parts(state))):
+        why = "takes initial values from one pass" if placement.is_profiled() else "reaches back over the depth"
+        raise ValueError(f"placement {placement.name!r} {why}, so its blocks are run once: loops must be 1")
     placement.finish(named_parts(state, placement), finish)
     return Reading(start=start, blocks=tuple(blocks), finish=finish)
 

@@ -38,7 +38,7 @@ def environment() -> Environment:
 
 def _prose(text: str) -> Markup:
     """Words with what stands between backticks as code, as a terminal shows it."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(printable(text))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(printable(text)))))
 
 
 VENDOR = Path(__file__).parent / "vendor" / "uplot"
@@ -67,17 +67,14 @@ def scripted(figures: Mapping[str, Sequence[Panel]], *sheets: str) -> dict[str, 
 def source() -> str:
     """uPlot, then our own files in one scope. Raises ValueError where it holds what would end its element."""
     own = "".join((Path(__file__).parent / "js" / f"{name}.js").read_text(encoding="utf-8") for name in _PARTS)
+    # Every page would carry lines of comment and indentation; the files have them.
+    lines = (line.strip() for line in re.sub(r"(?ms)^\s*/\*\*.*?\*/\n", "", own).splitlines())
+    bare = "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
     licence, uplot = ((VENDOR / name).read_text(encoding="utf-8") for name in ("LICENSE", "uPlot.iife.min.js"))
-    text = f'/*\n{licence}*/\n{uplot}(() => {{\n"use strict";\n{_bare(own)}}})();\n'
+    text = f'/*\n{licence}*/\n{uplot}(() => {{\n"use strict";\n{bare}}})();\n'
     if any(end in text.lower() for end in ("</script", "<!--", "<script")):
         raise ValueError("the script would end its own element")
     return text
-
-
-def _bare(script: str) -> str:
-    """Without lines of comment and indentation, which every page would carry; the files have them."""
-    lines = (line.strip() for line in re.sub(r"(?ms)^\s*/\*\*.*?\*/\n", "", script).splitlines())
-    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 def _hash(text: str) -> str:

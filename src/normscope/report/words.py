@@ -92,10 +92,10 @@ def rates_command(rate: float | None, *, compared: str = "", optimizer: str = "a
     compared: what `normscope compare` is given to train the model; "" where that is not known.
     """
     rates = "LOW:HIGH:7" if rate is None else ",".join(learning_rate(factor * rate, 2) for factor in (0.5, 1, 2))
+    under = "" if optimizer == "adam" else f"--optimizers {optimizer} "
     if not compared:
-        return f"`--peak-lr {rates}` of `normscope compare`"
-    under = "" if optimizer == "adam" else f" --optimizers {optimizer}"
-    return f"`normscope compare {compared} --placements own{under} --peak-lr {rates}`"
+        return f"`normscope compare` with `{under}--peak-lr {rates}`"
+    return f"`normscope compare {compared} --placements own {under}--peak-lr {rates}`"
 
 
 def surer_rate(rate: float | None, *, of: str = "it", compared: str = "", optimizer: str = "adam") -> str:

@@ -92,7 +92,9 @@ def _start(
         groups=None if groups is None else groups(model),
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=task.extra_validation(config, corpus),
-        stopping=_stopping(config, corpus, stop_when),
+        stopping=None
+        if stop_when is None
+        else Stopping(stop_when, chance_nats=task.chance_nats(corpus), peak_update=config.schedule.warmup_updates),
         listeners=listeners,
         say=say,
     )
@@ -125,13 +127,6 @@ def _held(
                 f"({updates} updates): the peak rate is never reached"
             )
         yield
-
-
-def _stopping(config: RunConfig, corpus: AnyCorpus, rule: StopRule | None) -> Stopping | None:
-    if rule is None:
-        return None
-    chance_nats = task_of(config).chance_nats(corpus)
-    return Stopping(rule, chance_nats=chance_nats, peak_update=config.schedule.warmup_updates)
 
 
 class _RunHooks(Hooks):

@@ -139,11 +139,8 @@ def _validated(text: str, returned: Any) -> dict[str, Any]:
 
 
 def _are_inputs(value: Any) -> bool:
-    return isinstance(value, Tensor | Mapping) or callable(value) or _is_sequence(value)
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return isinstance(value, Tensor | Mapping) or callable(value) or is_sequence
 
 
 _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (

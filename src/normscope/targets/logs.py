@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ..adapters.wandb_datastore import of_datastore
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from ..history import record
 from ..history.explain import Explanation, explain
 from ..history.record import TRAINER_STATE, History
@@ -49,11 +49,9 @@ def history_at(path: Path) -> History:
 def run_history(path: Path) -> History:
     """The history of a run of ours. Raises UserError where a file of it is damaged."""
     folder = RunFolder(path)
-    try:
+    with user_errors(ValueError, said=lambda error: f"{folder.metrics_file}: {error}"):
         config = folder.config_table() if folder.is_run else {}  # a metrics.jsonl may be all that is left of a run
         return record.of_events(str(path), folder.events(), config)
-    except ValueError as error:
-        raise UserError(f"{folder.metrics_file}: {error}") from error
 
 
 def _of_folder(path: Path) -> History:

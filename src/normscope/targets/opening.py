@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ..adapters import hugging_face
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from ..measure.unchanged import random_state_kept
 from ..settings.files import factory_in, is_run
 from ..settings.tables import read_overrides
@@ -35,10 +35,8 @@ def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, s
     configurations, which have one. Random state is left as it was. Raises UserError, one line, for whatever cannot be
     opened.
     """
-    try:
+    with user_errors(ValueError):
         drawing = SampleSettings(tokens=tokens, sequences=sequences, seed=seed)
-    except ValueError as error:
-        raise UserError(str(error)) from error
     with random_state_kept():
         drawing.seed_everything()
         return _opened(text, settings, drawing)

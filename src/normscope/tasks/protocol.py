@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.opening import TOY
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from ..limits.memory import bounded_building
 from ..model.transformer import least_weights
 from ..placement import StackShape, registered
@@ -142,12 +142,10 @@ class Task(ABC):
     def drawn(self, config: Any, *vocabularies: int) -> Any:
         """The model of a configuration over vocabularies of those sizes; raises as `build`."""
         seed_weights(config.seed)
-        try:
+        with user_errors(ValueError):
             least = sum(map(least_weights, self.shapes(config)))
             with bounded_building("the model of this configuration", SMALLER, least_weights=least):
                 return self.model(config.model, *vocabularies)
-        except ValueError as error:
-            raise UserError(str(error)) from error
 
     @abstractmethod
     def objective(self, config: Any, corpus: Any, device: torch.device) -> Objective:

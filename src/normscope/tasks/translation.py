@@ -19,7 +19,7 @@ from ..data.parallel.codec import Codec
 from ..data.parallel.corpus import Corpus, Split
 from ..decode.search import BeamConfig
 from ..decode.translate import corpus_bleu, tokenised_bleu4, translate_lines
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from ..model import EncoderDecoder, Layout, ModelConfig, stack_shape
 from ..model.linear import in_mode
 from ..placement import StackShape
@@ -215,10 +215,8 @@ class Translation(Task):
         return bleu if count else None
 
     def evaluate(self, run: LoadedRun, corpus: Corpus, split: str, search: Mapping[str, Any]) -> Evaluation:
-        try:
+        with user_errors(ValueError):
             beam = BeamConfig(**search)
-        except ValueError as error:
-            raise UserError(str(error)) from error
         scores = evaluate_split(run.model, run.codec, corpus.splits[split], beam)
         translations = tuple(scores.pop("translations"))
         searched = {name: asdict(beam)[name] for name in ("beam", "length_penalty")}

@@ -14,23 +14,6 @@ from .mixing import Array, Entry, LinearMap, Mixing, Products, make, sharpened, 
 from .places import ByPlace, Differing, Places, whole_of
 
 
-def attending(
-    queries: int | Places,
-    keys: int | Places,
-    query: Products,
-    key: Products,
-    value: Products,
-    width: int,
-    differing: Differing,
-) -> "_Alike | _AtPlaces":
-    """What weights of attention make of these queries, keys and values, and of gradients on their way back."""
-    if isinstance(queries, Places):
-        assert isinstance(keys, Places)
-        return _AtPlaces(queries, keys, query, key, value, width, differing)
-    assert isinstance(keys, int)
-    return _Alike(queries, keys, query, key, value, width, differing)
-
-
 class _Alike:
     """Tokens that all are alike, so many queries of so many keys."""
 
@@ -125,11 +108,12 @@ class _AtPlaces:
 
     def _to_value(self, factor: float, g: Products) -> Products:
         """Gradients at what is mixed to those at values."""
-        taken, grown = _taken(self.queries, self.keys), self._grown
+        taken = _taken(self.queries, self.keys)
         plain = taken.T @ self.queries.means(g.one, g.two) @ taken
         apart = taken.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ taken
         if not self.draws:
             return Products(plain.diagonal(), plain, apart).scaled(factor)
+        grown = self._grown
         both = Products(g.one * self.query.one * grown.one, g.two * self.query.two * grown.two)
         more = self._back(both, self._keys, self._over_queries(both, self._scattered(self._keys)))
         return Products(plain.diagonal() + more.one, plain + more.two, apart).scaled(factor)
@@ -137,6 +121,8 @@ class _AtPlaces:
     def _of_values(self, factor: float, changed: Array) -> Array:
         """What changes of values make of what is mixed: of both their Gram matrix, or coefficients."""
         changes = self._seen(changed)
+        if not self.draws:
+            return factor * changes.mixed
         more = whole_of(self.query) * whole_of(self._grown) * self._together(changes, self._keys)
         return factor * (changes.mixed + more)
 
@@ -228,8 +214,6 @@ class _AtPlaces:
     @cached_property
     def _grown(self) -> Products:
         """By how much the first order in the logits' variance falls short."""
-        if not self.draws:
-            return self.query.scaled(0.0)
         _, square, plain, variance = self._sharp
         return Products(
             *(
@@ -262,11 +246,11 @@ class _AtPlaces:
     @property
     def variance(self) -> Entry:
         """(K,) Of a query's logits over the keys that it sees."""
-        return self._sharp[3].one if self.draws else 0.0
+        return self._sharp[3].one if self.draws else np.zeros(self.queries.count)
 
     @cached_property
     def draws(self) -> bool:
-        return bool(self.query.one.any())
+        return bool(np.any(self.query.one))
 
 
 def _ratio(part: Array, of: Array, least: Array | float) -> Array:

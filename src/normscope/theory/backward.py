@@ -13,13 +13,13 @@ import numpy as np
 
 from .kernels import normal_nodes
 from .lanes import Lane, first_of
-from .mixing import NOTHING, Entry, Products, make, root, squared
+from .mixing import NOTHING, Array, Entry, Products, make, root, squared
 from .moments import Atoms, Moments, Remainder, Use, single
 from .operations import CENTRING, norms_of
-from .places import Places
+from .places import Places, scaled
 from .settings import InitialState, ModelSetting
 from .stream import MomentEnd, MomentStack
-from .sublayers import gradient_norm
+from .sublayers import gradient_square
 
 
 class Arrived(NamedTuple):
@@ -52,11 +52,12 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     at_output: of the loss's gradient at the output tokens.
 
     A path through a sub-layer is independent of any other, since its matrices are its own: squared gradients add up
-    over sub-layers. Paths beside the sub-layers have added up in the coefficients, signs and all.
+    over sub-layers. Paths beside the sub-layers have added up in the coefficients, signs and all. Paths through one
+    sub-layer in two passes have a covariance, and its matrices the sum of what its passes bring.
     """
-    flow, setting = _Flow(stack.atoms), stack.setting
+    flow, setting = (_LoopedFlow if stack.atoms.related[0] else _Flow)(stack.atoms), stack.setting
     flow.add(stack.output, at_output)
-    norms: dict[tuple[str, bool], list[float]] = defaultdict(list)
+    squares: dict[tuple[str, bool], list[float]] = defaultdict(list)
     memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
     # Of what comes through F: the norm below takes the mean over features off, which what comes past F does not have.
     left = 1 - 1 / stack.atoms.scatter_width if setting.norm in CENTRING else 1.0
@@ -66,29 +67,34 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     for applied in reversed(stack.applied):
         learnt += _at_learnt(flow, remainders, uses, applied.atom)
         _through_squashing(flow, remainders, applied.atom)
-        one, two, apart = flow.at(applied.atom)
-        g, made = make(Products, (one * kept, two, apart)), applied.map
         crosses = applied.site.kind == "cross_attention"
-        at_input, at_projections = NOTHING, []
-        for projection in made.projections:
-            h = projection.back(g)
-            at_projections.append(h)
-            norms[projection.name, crosses].append(
-                gradient_norm(h, projection.inputs, width, projection.tokens, sequences)
-            )
-            if crosses and not projection.of_query:
-                read = projection.tokens
-                memory = memory.plus(read.mean(h) if isinstance(read, Places) else h, projection.onward)
-            else:
-                at_input = at_input.plus(h, projection.onward)
-        for name in made.silent:
-            norms[name, crosses].append(0.0)
-        norms[made.last, crosses].append(gradient_norm(g, made.last_inputs, made.last_width, stack.tokens, sequences))
         through = left if applied.input.normed else 1.0
-        flow.add(applied.input, at_input, through)
-        arrived.append(Arrived(g, tuple(at_projections), at_input.scaled(through)))
+        found: dict[str, float] = defaultdict(float)
+        for later, made in stack.maps(applied):
+            own = later == applied.atom
+            one, two, apart = flow.at(applied.atom, later)
+            g, times = make(Products, (one * kept if own else one, two, apart)), 1 if own else 2
+            at_input, at_projections = NOTHING, []
+            for projection in made.projections:
+                h, of = projection.back(g), projection.tokens
+                at_projections.append(h)
+                found[projection.name] += times * gradient_square(h, projection.inputs, width, of, sequences)
+                if crosses and not projection.of_query:
+                    memory = memory.plus(of.mean(h) if isinstance(of, Places) else h, projection.onward)
+                else:
+                    at_input = at_input.plus(h, projection.onward)
+            for name in made.silent:
+                found[name] += 0.0
+            found[made.last] += times * gradient_square(g, made.last_inputs, made.last_width, stack.tokens, sequences)
+            flow.add(applied.input, at_input, through, (applied.atom, later))
+            if own:
+                arrived.append(Arrived(g, tuple(at_projections), at_input.scaled(through)))
+        for name, square in found.items():
+            squares[name, crosses].append(square)
     learnt += _at_learnt(flow, remainders, uses, -1)
-    weights = {f"cross_{name}" if crosses else name: found[::-1] for (name, crosses), found in norms.items()}
+    loops = stack.placement.stack.loops
+    sums = {f"cross_{name}" if of_cross else name: np.array(of[::-1]) for (name, of_cross), of in squares.items()}
+    weights = {name: np.sqrt(np.maximum(0.0, of.reshape(loops, -1).sum(0))).tolist() for name, of in sums.items()}
     return StackGradients(weights, memory, arrived[::-1], learnt[::-1])
 
 
@@ -126,8 +132,11 @@ class _Flow:
         self._later: dict[int, list[tuple[Lane, list[Entry]]]] = defaultdict(list)
         self._next = count
 
-    def add(self, x: Moments, g: Products, factor: float = 1.0) -> None:
-        """`factor` times the gradient g at the value x, of atoms below the last that was asked for."""
+    def add(self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)) -> None:
+        """`factor` times the gradient g at the value x, of atoms below the last that was asked for.
+
+        ends: atoms of what a sub-layer made of x, and in which pass else what came back has the covariance g.
+        """
         square, pair = squared(x.back)
         square, pair = square * factor, pair * factor
         arrived = [g.one * square, g.two * pair, g.apart * pair]
@@ -139,8 +148,8 @@ class _Flow:
         else:
             self._later[x.size].append((x.lane, arrived))
 
-    def at(self, atom: int) -> Products:
-        """The gradient at an atom."""
+    def at(self, atom: int, later: int = -1) -> Products:
+        """The gradient at an atom; of two passes the covariance with that at a `later` one."""
         self._next = atom
         if self._later:
             for size in [size for size in self._later if size > atom]:
@@ -148,16 +157,15 @@ class _Flow:
                     self._pour(lane, arrived)
         for lane in [lane for lane in self._open if atom < lane.start]:
             self._close(lane)
-        one, two, apart = (total[atom] for total in self._spread)
+        one, two, apart = [total[atom] for total in self._spread]
         for lane, running in self._open.items():
             square, pair = squared(lane.back[atom])
             one, two, apart = one + square * running[0], two + pair * running[1], apart + pair * running[2]
         return make(Products, (one, two, apart))
 
     def _pour(self, lane: Lane, arrived: list[Entry]) -> None:
-        running = self._open.setdefault(lane, [0.0, 0.0, 0.0])
-        for kind, part in enumerate(arrived):
-            running[kind] = running[kind] + part
+        one, two, apart = self._open.get(lane, (0.0, 0.0, 0.0))
+        self._open[lane] = [one + arrived[0], two + arrived[1], apart + arrived[2]]
 
     def _close(self, lane: Lane) -> None:
         """All that is left of the lane are the coefficients it was made with."""
@@ -167,6 +175,33 @@ class _Flow:
         for total, part, factor in zip(self._spread, self._open.pop(lane), (squares, pairs, pairs), strict=True):
             below = total[: lane.start] if isinstance(total, np.ndarray) else np.frombuffer(total)[: lane.start]
             below += part * factor.reshape(*factor.shape, *(1,) * (below.ndim - factor.ndim))
+
+
+class _LoopedFlow(_Flow):
+    """Of blocks that are run several times: a sum of parts, of which some have covariances, as values are."""
+
+    def __init__(self, atoms: Atoms) -> None:
+        self._arrived, self._rows = Atoms(atoms.width, places=atoms.places), list[Array]()
+        self._parts: dict[int, tuple[Moments, int]] = {}
+
+    def add(self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)) -> None:
+        here, later = ends
+        other, part = self._parts[later] if here != later else (x, len(self._rows))
+        g = scaled(g.scaled(factor), x.back, other.back, self._arrived.places)
+        if here != later:
+            self._arrived.relate(part, self._parts[here][1], g)
+            return
+        self._arrived.add(*g)
+        self._rows.append(x.both(scaled=False)[1])
+        self._parts[here] = x, part
+
+    def at(self, atom: int, later: int = -1) -> Products:
+        nothing = 0 * max(self._rows, key=np.ndim)[0]
+        at_both = (
+            np.array([row[place] + nothing if place < len(row) else nothing for row in self._rows])
+            for place in (atom, later)
+        )
+        return self._arrived.covariance(*at_both)
 
 
 def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:

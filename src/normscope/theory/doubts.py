@@ -70,13 +70,14 @@ def _of_attention(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Dou
         of = tuple(name for name in (f"{prefix}query", f"{prefix}key") if name in matrices)
         if not attends or not of:
             continue
-        shared = np.array([_in_common(stack, applied) for applied in attends])
+        loops = stack.placement.stack.loops
+        shared = np.array([_in_common(stack, applied) for applied in attends]).reshape(loops, -1).max(0)
         regions = np.searchsorted([least for least, *_ in _ALIKE], shared)
         for region, first, last in _runs(regions):
             if region:
                 _, error, reason = _ALIKE[region - 1]
                 yield Doubt(of=of, first=first, last=last, error=error, reason=reason)
-        logits = np.array([np.max(applied.map.variance) for applied in attends])
+        logits = np.array([np.max(applied.map.variance) for applied in attends]).reshape(loops, -1).max(0)
         strong = np.flatnonzero(logits > _STRONG)
         if len(strong):
             # All gradients below come through those softmaxes.

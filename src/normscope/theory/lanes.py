@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .mixing import Array, Entry
+from .mixing import Array, Entry, Products
+from .places import Places
 
 _ROUNDING = 1e-15
 _SMALLEST, _LARGEST = 1e-60, 1e60
@@ -100,3 +101,21 @@ def added(short: Array, long: Array) -> Array:
         long = long + np.zeros(short.shape[1])
     long[: len(short)] += short
     return long
+
+
+def growing(places: Places | None) -> tuple[Any, Any, Any]:
+    """Moments of no part yet, of which each part adds one, two and apart."""
+    rows = None if places is None else np.zeros((0, places.count, places.count))
+    return (array("d"), array("d"), array("d")) if rows is None else (Grown(rows[:, 0]), Grown(rows), Grown(rows))
+
+
+def weighed(left: Array, right: Array, held: tuple[Any, Any, Any]) -> Products:
+    """The sum of the first of these moments, each times two coefficients."""
+    one, two, apart = (first_of(part, len(left)) for part in held)
+    if one.ndim == 1:
+        both = left * right
+        return Products(float(both @ one), float(both @ two), float(both @ apart))
+    if left.ndim == 1:
+        return Products(*(np.tensordot(left * right, part, 1) for part in (one, two, apart)))
+    by_pair = "ai,aij,aj->ij"
+    return Products((left * right * one).sum(0), *(np.einsum(by_pair, left, part, right) for part in (two, apart)))

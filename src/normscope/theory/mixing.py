@@ -85,10 +85,10 @@ class LinearMap(NamedTuple):
         return make(Products, (one_one * one + one_two * two, two_one * one + two_two * two, apart_apart * apart))
 
 
-def outer_norm(g: Products, x: Products, width: int, tokens: int, sequences: int) -> float:
-    """‖Σ_i g_i x_iᵀ‖ over all tokens of all sequences, g and x independent of each other and x of that width."""
+def outer_square(g: Products, x: Products, width: int, tokens: int, sequences: int) -> float:
+    """‖Σ_i g_i x_iᵀ‖² over all tokens of all sequences, g and x independent of each other and x of that width."""
     per_token = g.one * x.one + (tokens - 1) * g.two * x.two + (sequences - 1) * tokens * g.apart * x.apart
-    return math.sqrt(max(0.0, sequences * tokens * width * per_token))
+    return float(sequences * tokens * width * per_token)
 
 
 SOFTMAX_STEPS = 12

@@ -11,16 +11,15 @@ A stream grows by an atom a sub-layer, and every norm divides all of its coeffic
 a value has atoms, a copy of its lane, is done only where two values have atoms in common.
 """
 
-import math
 from array import array
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .lanes import Grown, Lane, added, divides, first_of
-from .mixing import Array, Entry, Products, between, make, squared, vanishes
-from .places import RANDOM, Differing, GradientMap, Places, gap_of, of_both, of_parts, spread_in_common, summed
+from .lanes import Lane, added, divides, first_of, growing, weighed
+from .mixing import Array, Entry, Products, make, squared, vanishes
+from .places import RANDOM, Differing, GradientMap, Places, gap_of, of_both, of_parts, scaled, spread_in_common, summed
 
 
 class Unpredictable(ValueError):
@@ -42,11 +41,12 @@ class Atoms:
         """Of a sequence, where they differ: all moments are arrays then."""
         self.scatter_width = width if scatter_width is None else scatter_width
         """That a norm's divisor scatters with: infinite where it does not."""
+        self.draws = True
+        """Whether logits are drawn, which depend on how tokens differ; else nothing asks for that."""
         self.count = 0
-        self._products: tuple[Any, Any, Any] = (array("d"), array("d"), array("d"))
-        if places is not None:
-            rows = np.zeros((0, places.count, places.count))
-            self._products = (Grown(rows[:, 0]), Grown(rows), Grown(rows))
+        self._products, self._covariances = growing(places), growing(places)
+        self.related = array("q"), array("q")
+        """Pairs of parts that came of one matrix and have covariances; all others have none."""
         self.spreads: Any = array("d") if places is None else []
         """d · Var ‖a‖² / d² of each."""
         self.differing: list[Differing] = []
@@ -61,6 +61,8 @@ class Atoms:
         """Parts that squashing norms brought, in the order of their atoms."""
         self.learnt: list[Use] = []
         """Parts of size 0 that an update of a number makes grow, in the order of their atoms."""
+        self.last_sum: tuple[Moments, Moments, Moments] | None = None
+        """What was computed last, of what, for streams that are one value; squashed ones have their own remainders."""
         self._summed: tuple[tuple[Moments, ...], Moments, Moments] | None = None
         """The last history that attention over depth has summed up, the sum of all but its last value, and of all."""
 
@@ -78,7 +80,7 @@ class Atoms:
 
         spread: d · Var(‖a‖² / d), 2q² of a Gaussian where it is not given.
         """
-        self.differing.append(differing)
+        self.differing.append(differing if self.draws else RANDOM)
         if self.places is not None:
             q, p, apart = self.places.filled(Products(q, p, apart))
         one, two, three = self._products
@@ -118,38 +120,47 @@ class Atoms:
         self._summed = values, before, before + last
         return self._summed[2]
 
+    def relate(self, left: int, right: int, covariance: Products) -> None:
+        """Give two parts a covariance."""
+        filled = covariance if self.places is None else self.places.filled(covariance)
+        for held, entry in zip((*self.related, *self._covariances), (left, right, *filled), strict=True):
+            held.append(entry)
+
     def weighed(self, coefficients: Array) -> Products:
         """The moments of a value with these coefficients: (size,) where all places have the same, else (size, K)."""
-        size = len(coefficients)
-        one, two, apart = (first_of(part, size) for part in self._products)
-        squares = coefficients * coefficients
-        if self.places is None:
-            return Products(*(float(squares @ part) for part in (one, two, apart)))
-        if coefficients.ndim == 1:
-            return Products(*(np.tensordot(squares, part, 1) for part in (one, two, apart)))
-        by_pair = "ai,aij,aj->ij"
-        return Products(
-            (squares * one).sum(0), *(np.einsum(by_pair, coefficients, part, coefficients) for part in (two, apart))
-        )
+        if self.related[0]:
+            return self.covariance(coefficients, coefficients)
+        return weighed(coefficients, coefficients, self._products)
+
+    def covariance(self, left: Array, right: Array) -> Products:
+        """E⟨x, y⟩ / d of two values with these coefficients; of two places the mean over which of them is whose."""
+        if left.ndim != right.ndim:
+            left, right = left.reshape(len(left), -1), right.reshape(len(right), -1)
+        left, right = self._filled(left), self._filled(right)
+        found, pairs = weighed(left, right, self._products), [np.frombuffer(each, np.int64) for each in self.related]
+        for one, other in (pairs, pairs[::-1]):
+            found = found.plus(weighed(left[one], right[other], self._covariances))
+        one, two, apart = found
+        return found if self.places is None else Products(one, (two + two.T) / 2, (apart + apart.T) / 2)
+
+    def _filled(self, coefficients: Array) -> Array:
+        return np.concatenate([coefficients, np.zeros((self.count - len(coefficients), *coefficients.shape[1:]))])
+
+    def shares(self, coefficients: Array) -> Array:
+        """What each part is of E‖x‖² / d, as `q` is: half of what two parts have in common is each one's."""
+        coefficients = self._filled(coefficients)
+        squares = coefficients**2 * self.q
+        first, second = (np.frombuffer(each, np.int64) for each in self.related)
+        common = coefficients[first] * coefficients[second] * first_of(self._covariances[0], len(first))
+        for part in (first, second):
+            np.add.at(squares, part, common)
+        return squares
 
 
 class Moments:
     """A value of the formula: `scale` times the first `size` coefficients of a lane, or times the last atom alone."""
 
-    __slots__ = (
-        "apart",
-        "atoms",
-        "back",
-        "centred",
-        "differing",
-        "lane",
-        "normed",
-        "p",
-        "q",
-        "scale",
-        "size",
-        "spread",
-    )
+    __slots__ = "apart", "atoms", "back", "centred", "differing", "lane", "normed", "p", "q", "scale", "size", "spread"
 
     def __init__(
         self,
@@ -200,7 +211,8 @@ class Moments:
     @property
     def differences(self) -> tuple[float, Differing]:
         """What a token has beyond what two have in common, and how they differ in it."""
-        return gap_of(self.products, self.atoms.places), self.differing
+        places = self.atoms.places
+        return max(0.0, self.q - self.p) if places is None else gap_of(self.products, places), self.differing
 
     @property
     def coefficients(self) -> Array:
@@ -212,14 +224,19 @@ class Moments:
         """The same for gradients: a norm's factor has the mean of its inverse variance in it."""
         return self._by_place(self._dense(self.lane.back if self.lane else None, self.back))
 
+    def covariance(self, other: "Moments") -> Products:
+        """E⟨x, y⟩ / d with another value; of two places the mean over which of them is whose."""
+        found = self.atoms.covariance(self.both(scaled=False)[0], other.both(scaled=False)[0])
+        return scaled(found, self.scale, other.scale, self.atoms.places)
+
     def _by_place(self, dense: Array) -> Array:
         places = self.atoms.places
         return dense if places is None or dense.ndim == 2 else np.outer(dense, np.ones(places.count))
 
-    def both(self) -> tuple[Array, Array]:
-        """Coefficients of the value and of its gradient, a number an atom where all places have the same."""
-        lane = self.lane
-        return self._dense(lane and lane.forward, self.scale), self._dense(lane and lane.back, self.back)
+    def both(self, *, scaled: bool = True) -> tuple[Array, Array]:
+        """Of value and gradient, a number an atom where places have the same; `scaled` by what all of them have."""
+        lane, scale, back = self.lane, self.scale if scaled else 1.0, self.back if scaled else 1.0
+        return self._dense(lane and lane.forward, scale), self._dense(lane and lane.back, back)
 
     def _dense(self, held: Any, scale: Entry) -> Array:
         if held is None:
@@ -243,7 +260,10 @@ class Moments:
     def __add__(self, other: "Moments | float") -> "Moments":
         if not isinstance(other, Moments):
             return _sum(self, single(self.atoms, self.atoms.one()) * float(other)) if other else self
-        return _sum(self, other)
+        known = None if self.atoms.remainders else self.atoms.last_sum
+        if known is None or known[0] is not self or known[1] is not other:
+            known = self.atoms.last_sum = self, other, _sum(self, other)
+        return known[2]
 
     __radd__ = __add__
 
@@ -264,7 +284,8 @@ class Moments:
             )
         if isinstance(factor, Followed):
             return factor.times(self)
-        factor = float(factor)
+        if (factor := float(factor)) == 1.0:
+            return self
         made = self.times(factor, factor, normed=False)
         made.normed = self.normed and factor != 0
         return made
@@ -288,7 +309,7 @@ def _sum(left: Moments, right: Moments) -> Moments:
         return right
     if left.lane is None:
         left, right = right, left
-    if left.lane is None or right.lane is not None or right.size <= left.size:
+    if left.lane is None or right.lane is not None or right.size <= left.size or left.atoms.related[0]:
         return _sum_in_common(left, right)
     # A branch meets the stream: no part in common, so squares add up.
     lane, scale, back, index = left.lane, left.scale, left.back, right.size - 1
@@ -302,7 +323,7 @@ def _sum(left: Moments, right: Moments) -> Moments:
         lane.append(index, forward, backward)
     products = (left.q + right.q, left.p + right.p, left.apart + right.apart)
     spread = left.spread + right.spread + 4 * left.q * right.q
-    differing = summed(left.differences, right.differences)
+    differing = summed(left.differences, right.differences) if left.atoms.draws else RANDOM
     return Moments(left.atoms, scale, back, lane, right.size, products, spread, differing, centred=left.centred)
 
 
@@ -320,7 +341,7 @@ def _sum_in_common(left: Moments, right: Moments) -> Moments:
     products = left.atoms.weighed(forward)
     spread = spread_in_common((left.q, left.spread), (right.q, right.spread), products.one)
     join = summed if left.lane is None or right.lane is None else of_both
-    differing = join(left.differences, right.differences)
+    differing = join(left.differences, right.differences) if left.atoms.draws else RANDOM
     return Moments(left.atoms, 1.0, 1.0, Lane(forward, back), len(forward), products, spread, differing)
 
 
@@ -365,22 +386,3 @@ def single(atoms: Atoms, index: int) -> Moments:
     return Moments(
         atoms, 1.0, 1.0, None, index + 1, atoms.products(index), atoms.spreads[index], atoms.differing[index]
     )
-
-
-def without_mean(x: Moments) -> Moments:
-    """The value less what is the same in every feature."""
-    if x.centred:
-        return x
-    if x.lane is None:
-        return x if x.size - 1 not in x.atoms.constant else x * 0.0
-    q, p, apart = x.q, x.p, x.apart
-    found = False
-    for index in x.atoms.constant:
-        if index < x.size and not vanishes(coefficient := x.lane.forward[index] * x.scale):
-            (square, pair), part = squared(coefficient), x.atoms.products(index)
-            q, p, apart = q - square * part.one, p - pair * part.two, apart - pair * part.apart
-            found = True
-    if not found:
-        return x
-    products = (between(0.0, q, math.inf), p, apart)
-    return Moments(x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, x.differing, centred=True)

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..placement.base import Initial
 from ..placement.operations import Number, beside, by_head, connect, joined, mix, stopped, unit, weighed_sum
-from .mixing import Entry, mean_of, root, vanishes
-from .moments import Followed, Moments, Unpredictable, without_mean
+from .mixing import Entry, between, mean_of, root, squared, vanishes
+from .moments import Followed, Moments, Unpredictable
 from .squashing import Erf, SquashingNorms, Tanh
 
 SMALL = 0.25
@@ -61,6 +61,8 @@ def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
 def first_values(initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> InitialNumber | _InitialNumbers:
     """A parameter as theory reads it."""
     if isinstance(initial, tuple):
+        if len(shape) == 1:
+            return tuple(map(float, initial))
         return tuple(first_values(entry, shape[1:], std) for entry in initial)
     return InitialNumber(initial, shape, std)
 
@@ -74,13 +76,13 @@ def _connect(
     scale: float = 1.0,
     *,
     name: str = "",
-) -> tuple[InitialNumber, ...]:
+) -> tuple[float, ...]:
     """The biases: what such numbers are on average.
 
     Exactly so where the weight starts from 0. Those of numbers of a token, which stand for their mean, 0, scatter less
     than these do. Raises Unpredictable for another mean, and where the weight is drawn so wide that logits scatter.
     """
-    rows, *features, width = weight.shape
+    rows, *_, width = weight.shape
     if isinstance(x, Moments):
         most = x.q.max() if isinstance(x.q, np.ndarray) else x.q
         scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
@@ -92,8 +94,7 @@ def _connect(
             )
     elif x:
         raise Unpredictable(f"numbers of a token that are {x:.2g} on average are not followed any further")
-    starts = [bias[row] if isinstance(bias, InitialNumber | tuple) else bias for row in range(rows)]
-    return tuple(InitialNumber(start, tuple(features)) for start in starts)
+    return bias if isinstance(bias, tuple) else (float(bias),) * rows
 
 
 Norm = Literal["layer-norm", "rms-norm", "dyt", "derf"]
@@ -114,14 +115,35 @@ class MomentNorms:
         self.epsilon, self.centres = epsilon, centres
 
     def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
-        if self.centres and x.atoms.constant:
-            x = without_mean(x)
-        return x if vanishes(x.q) else _divided(x, root(x.q + self.epsilon))
+        if (known := x.atoms.normed.get((x, self))) is None:  # streams that are one value are normed one by one
+            centred = without_mean(x) if self.centres and x.atoms.constant else x
+            known = centred if vanishes(centred.q) else _divided(centred, root(centred.q + self.epsilon))
+            x.atoms.normed[x, self] = known
+        return known
 
     def __getattr__(self, name: str) -> Callable[..., Moments]:
         if name.startswith("_"):
             raise AttributeError(name)
         return self
+
+
+def without_mean(x: Moments) -> Moments:
+    """The value less what is the same in every feature."""
+    if x.centred:
+        return x
+    if x.lane is None:
+        return x if x.size - 1 not in x.atoms.constant else x * 0.0
+    q, p, apart = x.q, x.p, x.apart
+    found = False
+    for index in x.atoms.constant:
+        if index < x.size and not vanishes(coefficient := x.lane.forward[index] * x.scale):
+            (square, pair), part = squared(coefficient), x.atoms.products(index)
+            q, p, apart = q - square * part.one, p - pair * part.two, apart - pair * part.apart
+            found = True
+    if not found:
+        return x
+    products = (between(0.0, q, math.inf), p, apart)
+    return Moments(x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, x.differing, centred=True)
 
 
 def _divided(x: Moments, divisor: Entry) -> Moments:
@@ -134,8 +156,9 @@ def _divided(x: Moments, divisor: Entry) -> Moments:
     """
     scatter = x.spread / (x.q * x.q * x.atoms.scatter_width)
     made = x.times(1 / divisor, root(1 + scatter / 2) / divisor, normed=True)
-    one, two, _ = x.mean
-    made.differing = x.differing.normed(mean_of(scatter), two / one)
+    if x.atoms.draws:
+        one, two, _ = x.mean
+        made.differing = x.differing.normed(mean_of(scatter), two / one)
     return made
 
 
@@ -171,15 +194,12 @@ def _mix(
 @weighed_sum.register
 def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[Number]) -> Moments:
     # Most weights of a history start at 0: what such a value adds is looked for only where the weight is to move.
-    parts: list[Moments] = [
-        value * weight
-        for value, weight in zip(values, weights, strict=True)
-        if isinstance(weight, Followed | Moments | tuple) or weight != 0.0
-    ] or [first * 0.0]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    pairs = [pair for pair in zip(values, weights, strict=True) if pair[1] or pair[1].__class__ is not float]
+    if all(weight.__class__ is float and not value.normed for value, weight in pairs):
+        # Streams that start as one value stay one for long. The sums are exact, so that no order makes two of them.
+        pairs = [(one, math.fsum(w for v, w in pairs if v is one)) for one in dict.fromkeys(v for v, _ in pairs)]
+    parts: list[Moments] = [value * weight for value, weight in pairs] or [first * 0.0]
+    return sum(parts[1:], parts[0])
 
 
 @unit.register

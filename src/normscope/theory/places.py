@@ -110,6 +110,15 @@ def alike(tokens: int, queries: int) -> Places:
     return Places(np.array([float(tokens)]), np.ones((queries, 1)))
 
 
+def scaled(covariance: Products, one: Entry, two: Entry, places: Places | None) -> Products:
+    """Of values that are multiplied with these numbers, of two places the mean over which of them is whose."""
+    if places is None:
+        return covariance.scaled(one * two)
+    pair = np.outer(one * np.ones(places.count), two * np.ones(places.count))
+    pair = (pair + pair.T) / 2
+    return Products(covariance.one * one * two, covariance.two * pair, covariance.apart * pair)
+
+
 class Factors(NamedTuple):
     """What multiplies gradients on their way back through a function of single features."""
 

@@ -16,9 +16,11 @@ from typing import Literal
 import numpy as np
 
 from ..placement import Placement, named
+from ..placement.schemes import SCHEMES
 from .backward import StackGradients, backward, loss_gradient
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
 from .doubts import Doubt, doubts_of
+from .loops import stack_of
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
@@ -57,7 +59,7 @@ def _weight_curves(stack: MomentStack, kind: str, attends: list[Applied]) -> _At
     else:
         keys = places.keys.astype(int)
     variances = [applied.map.variance for applied in attends]
-    variance = np.array([one if isinstance(one, np.ndarray) else [one] * len(queries) for one in variances])
+    variance = np.array(variances).reshape(len(attends), -1)
     # A query's own length scatters over heads as the root of a χ² does, unless it is normed: three nodes, exact to
     # the fifth power of a normal variable.
     width = attends[0].site.stack.width_of_head
@@ -106,7 +108,8 @@ class _StreamPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPrediction:
-    """Curves of one stack, by depth: (L+1,) by completed blocks for the stream, (L,) by block for gradients."""
+    """Curves of one stack: (L+1,) by completed blocks for the stream, a block as often as it is run, (L,) by block for
+    gradients."""
 
     q: Array
     """E‖x_l‖² / d of the stream that sub-layers read, the first where there are several; from the embedding on."""
@@ -130,11 +133,15 @@ class StackPrediction:
 
 @contextmanager
 def _numbers_in_words() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()  # what it looks through while a stack grows is all in use: that took a sixth of the time
     try:
         yield
     except ArithmeticError as error:
         said = f"infinite numbers or a stream of 0 in the formula ({error}): this placement cannot be predicted"
         raise Unpredictable(said) from error
+    finally:
+        (gc.enable if collects else gc.disable)()
 
 
 @_numbers_in_words()
@@ -148,6 +155,8 @@ def predict(
     Raises ValueError for an unknown placement, or one that is not defined for such a model; Unpredictable, which is one
     too, for a formula that theory does not follow.
     """
+    if model.loops > 1 and (update is not None or model.stack == "encoder-decoder"):
+        raise Unpredictable("loops are followed through one stack, encoder or decoder, and through no update of it")
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
         stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
@@ -185,7 +194,8 @@ def _forward(
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
         memory_differing=encoder.output.differing if encoder is not None else RANDOM,
     )
-    stack = MomentStack(placement, setting)
+    stack = stack_of(placement, setting)
+    stack.atoms.draws = SCHEMES[initial.scheme].draws["query"].of != "zeros"
     stack.forward(initial.parts(stack.tokens, text))
     return stack
 
@@ -244,11 +254,12 @@ def predict_or_refuse(
 def _each(placements: Sequence[str], model: ModelSetting, update: Update | None) -> "list[_Stacks | Unpredictable]":
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     processes = min(cores, len(placements))
-    if processes == 1 or len(placements) * model.blocks < _WORTH_PROCESSES / (1 if update is None else _UPDATE_COSTS):
+    if processes == 1 or len(placements) * model.blocks * model.loops < _WORTH_PROCESSES / (
+        1 if update is None else _UPDATE_COSTS
+    ):
         return [_one(name, model, update) for name in placements]
-    # Forked, so that they know the placements that the user has registered, and import nothing again. They end before
-    # there is anything to collect, which takes a fifteenth of their time.
-    with multiprocessing.get_context("fork").Pool(processes, initializer=gc.disable) as pool:
+    # Forked, so that they know the placements that the user has registered, and import nothing again.
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
         return pool.map(partial(_one, model=model, update=update), placements, chunksize=1)
 
 

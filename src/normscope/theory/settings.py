@@ -110,6 +110,7 @@ _ALL_DIFFER = RepeatedTokens()
 
 
 _MOST_BLOCKS = 100_000
+_MOST_LOOPED = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,8 @@ class ModelSetting:
     """Stack to predict: encoder, decoder or encoder-decoder."""
     blocks: int = 6
     """Number of blocks of each stack."""
+    loops: int = 1
+    """How many times in turn the blocks are run, with the same weights each time."""
     width: int = 512
     """Width of the model."""
     ffn_width: int = 512
@@ -153,13 +156,15 @@ class ModelSetting:
     """The same of the target: of the decoder's input in an encoder-decoder, and of what the loss asks for."""
 
     def __post_init__(self) -> None:
-        for name in ("blocks", "width", "ffn_width", "heads", "tokens", "sequences"):
+        for name in ("blocks", "loops", "width", "ffn_width", "heads", "tokens", "sequences"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.blocks > _MOST_BLOCKS:
             raise ValueError(
                 f"blocks must be at most {_MOST_BLOCKS:,}, which takes about a minute, got {self.blocks:,}"
             )
+        if self.loops > 1 and (work := self.blocks * self.loops**2) > _MOST_LOOPED:
+            raise ValueError(f"blocks · loops² must be at most {_MOST_LOOPED:,}, about a minute's work, got {work:,}")
         if self.vocabulary < 2:
             raise ValueError(f"vocabulary must be at least 2, got {self.vocabulary}")
         if self.width % self.heads:
@@ -188,6 +193,7 @@ class ModelSetting:
             width=self.width,
             ffn_width=self.ffn_width,
             heads=self.heads,
+            loops=self.loops,
             encoder_blocks=self.blocks if self.stack != "decoder" else 0,
             decoder_blocks=self.blocks if self.stack != "encoder" else 0,
         )

@@ -89,8 +89,7 @@ class Tanh:
             scale = np.outer(size, size)
             rho = np.clip(np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0)
             return _SquashedPair(
-                of_pairs(values, z, weights, rho),
-                of_pairs(SQUASHING_SLOPE * (1 - values**2), z, weights, rho),
+                of_pairs(values, z, weights, rho), of_pairs(SQUASHING_SLOPE * (1 - values**2), z, weights, rho)
             )
         sigma = math.sqrt(variance)
         z, weights = _nodes(_steps(sigma))

@@ -79,8 +79,7 @@ class _MomentSublayer(MomentEnd):
     """F on moments."""
 
     def __init__(self, norm: MomentNorms | SquashingNorms, site: Site, stack: "MomentStack") -> None:
-        super().__init__(norm)
-        self.site, self.stack = site, stack
+        self.norm, self.site, self.stack = norm, site, stack
 
     def __call__(self, x: Moments, /, **inside: Callable[[Moments], Moments]) -> Moments:
         return self.stack.apply(self.site, x, inside)
@@ -155,7 +154,7 @@ class MomentStack:
         end = MomentEnd(norm)
         state = placement.start(embedding, end)
         self._record(state)
-        for sites in _sites(shape):
+        for sites in _sites(shape) * shape.loops:
             state = placement.block(state, [_MomentSublayer(norm, site, self) for site in sites])
             self._record(state)
         self.last = placement.hidden(state)
@@ -172,11 +171,9 @@ class MomentStack:
 
     def shares(self) -> dict[str, Array]:
         """What each part is of the last stream's q: by kind of sub-layer and block, and "embedding"."""
-        coefficients = self.last.coefficients
-        parts, places = np.zeros(self.atoms.count), self.atoms.places
-        squares = coefficients**2 * self.atoms.q[: len(coefficients)]
-        parts[: len(coefficients)] = squares if places is None else squares @ places.tokens
-        parts /= parts.sum()
+        squares, places = self.atoms.shares(self.last.coefficients), self.atoms.places
+        parts = squares if places is None else squares @ places.tokens
+        parts = parts / parts.sum()
         by_kind: dict[str, list[int]] = {}
         for applied in self.applied:
             by_kind.setdefault(applied.site.kind, []).append(applied.atom)
@@ -184,7 +181,7 @@ class MomentStack:
         return {"embedding": embedding} | {kind: parts[atoms] for kind, atoms in by_kind.items()}
 
     def apply(self, site: Site, x: Moments, inside: _InsideF) -> Moments:
-        made = self._feed_forward(site, x, inside) if site.kind == "feed_forward" else self._attention(site, x, inside)
+        made = self.map(site, x.products, x.differing, inside)
         one, two, apart = made.output
         spread = made.spread
         if not vanishes(x.spread):
@@ -208,24 +205,32 @@ class MomentStack:
         """What the profile finds of a mean square: dropout that is on makes it larger."""
         return 1 / (1 - self.setting.dropout) if self.placement.profiling.dropout else 1.0
 
-    def _feed_forward(self, site: Site, x: Moments, inside: _InsideF) -> Map:
+    def maps(self, applied: Applied) -> list[tuple[int, Map]]:
+        """What F makes of moments, by its atom, and of covariances with those of later passes through it."""
+        return [(applied.atom, applied.map)]
+
+    def map(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
+        """F at an input with these moments, or with a covariance in the place of them."""
+        return (self._feed_forward if site.kind == "feed_forward" else self._attention)(site, x, differing, inside)
+
+    def _feed_forward(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
         std, shape, setting = self.setting.weight_std, site.stack, self.setting
         return feed_forward(
-            x.products,
+            x,
             width=shape.width,
             ffn_width=shape.ffn_width,
             tokens=self.tokens,
             ffn_in_std=std("ffn_in", site),
             ffn_out_std=std("ffn_out", site),
             activation=setting.activation,
-            differing=x.differing,
+            differing=differing,
             inside=inside,
             apart=setting.sequences > 1,
         )
 
-    def _attention(self, site: Site, x: Moments, inside: _InsideF) -> Map:
+    def _attention(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
         setting, crosses, places = self.setting, site.kind == "cross_attention", self.atoms.places
-        source = setting.memory if crosses else x.products
+        source = setting.memory if crosses else x
         if source is None:
             raise ValueError("cross-attention needs the moments of a memory")
         keys: int | Places = setting.memory_tokens if crosses else setting.tokens
@@ -233,12 +238,12 @@ class MomentStack:
             keys = alike(setting.memory_tokens, places.count) if crosses else places
             source = Products(*keys.filled(source))
         return attention(
-            x.products,
+            x,
             source,
             width=site.stack.width,
             tokens=self.tokens,
             source_tokens=keys,
-            differing=setting.memory_differing if crosses else x.differing,
+            differing=setting.memory_differing if crosses and self.atoms.draws else differing,
             inside=inside,
             **{f"{name}_std": setting.weight_std(name, site) for name in ("query", "key", "value", "output")},
         )

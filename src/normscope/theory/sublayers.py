@@ -4,16 +4,15 @@ Gradients have products as values have (`Products`), for the mean loss of all to
 whose outputs have the gradients g_i has the gradient Σ_i g_i x_iᵀ.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from .attending import attending
+from .attending import _Alike, _AtPlaces
 from .kernels import GATED, Activation, Kernel, excess, kernel
-from .mixing import NOTHING, Entry, LinearMap, Products, make, mean_of, outer_norm, squared
+from .mixing import NOTHING, Entry, LinearMap, Products, make, mean_of, outer_square, squared
 from .moments import Atoms, Moments, Unpredictable, single
 from .places import RANDOM, ByPlace, Differing, Factors, GradientMap, Places, gap_of
 
@@ -41,12 +40,12 @@ class Projection(NamedTuple):
         return self.tokens.total if isinstance(self.tokens, Places) else self.tokens
 
 
-def gradient_norm(g: Products, x: Products, width: int, tokens: int | Places, sequences: int) -> float:
-    """‖Σ_i g_i x_iᵀ‖ over all tokens of all sequences, g and x independent of each other and x of that width."""
+def gradient_square(g: Products, x: Products, width: int, tokens: int | Places, sequences: int) -> float:
+    """‖Σ_i g_i x_iᵀ‖² over all tokens of all sequences, g and x independent of each other and x of that width."""
     if not isinstance(tokens, Places):
-        return outer_norm(g, x, width, tokens, sequences)
+        return outer_square(g, x, width, tokens, sequences)
     within, apart = tokens.sum(g, x)
-    return math.sqrt(max(0.0, sequences * width * (within + (sequences - 1) * apart)))
+    return sequences * width * (within + (sequences - 1) * apart)
 
 
 class Map(NamedTuple):
@@ -164,11 +163,12 @@ def attention(
         return scaled(read.scaled(width * std * std), place, at)
 
     value, value_scales = projected(source, value_std, "value", source_tokens)
-    query, query_scales, key, key_scales = x.scaled(0.0), _UNSCALED, source.scaled(0.0), _UNSCALED
+    query, query_scales, key, key_scales = NOTHING, _UNSCALED, NOTHING, _UNSCALED
     if query_std and key_std:
         query, query_scales = projected(x, query_std, "query", tokens)
         key, key_scales = projected(source, key_std, "key", source_tokens)
-    weights = attending(tokens, source_tokens, query, key, value, width, differing)
+    attended = _AtPlaces if isinstance(tokens, Places) else _Alike
+    weights = attended(tokens, source_tokens, query, key, value, width, differing)  # type: ignore[arg-type]
     inputs, output_scales = scaled(weights.forward(), "output", tokens)
     out = width * output_std * output_std
     to_value, to_query, to_key = weights.back(out)

@@ -136,9 +136,7 @@ def metrics_bytes(folder: Path) -> int:
         state = existing(folder)[-1].state()
         # A run that goes on beyond its former end has dropped what it did there.
         return int((state["before_end"] or state)["metrics_bytes"])
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UserError):
-        return 0
-    except (IndexError, KeyError, TypeError, ValueError):
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UserError, LookupError, TypeError, ValueError):
         return 0
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from ..processes.surroundings import launched_together
 from ..provenance import provenance
 
@@ -26,10 +26,8 @@ def choose_device(name: str = "auto") -> torch.device:
     """`auto` is the first CUDA device, or else the CPU; other names are torch's. Raises UserError for an absent one."""
     if name == "auto":
         return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    try:
+    with user_errors(RuntimeError, said=lambda _: f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N"):
         device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N") from error
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"device {name!r} is not supported; choose auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

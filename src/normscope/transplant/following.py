@@ -150,8 +150,10 @@ class Following(TorchFunctionMode):
             self.refuse("its sum is made within an autograd.Function, or where gradients are switched off")
         self._refuse_elsewhere("its sum is made")
         moves = self.moves_of(stream) or ()
-        if moves:
-            branch = self._moved_back(branch, moves)
+        if moves:  # it is added in another shape than the stream's own
+            if any(move in (Tensor.transpose, torch.transpose, Tensor.permute, torch.permute) for move, _, _ in moves):
+                self.refuse("its sum is made with the dimensions of the stream in another order")
+            branch = branch.reshape(self.places[0][0].shape)
         self.check_unwritten()
         self.run.join(branch)
         self.has_read, self.values, self.needed = False, [], self._versions()
@@ -162,12 +164,6 @@ class Following(TorchFunctionMode):
         self.past += [place for place, _ in self.places if place is not new]
         self.places = [(new, moves)]
         return new
-
-    def _moved_back(self, branch: Tensor, moves: tuple[_Move, ...]) -> Tensor:
-        """A branch that is added to the stream in another shape, in the stream's own."""
-        if any(move in (Tensor.transpose, torch.transpose, Tensor.permute, torch.permute) for move, _, _ in moves):
-            self.refuse("its sum is made with the dimensions of the stream in another order")
-        return branch.reshape(self.places[0][0].shape)
 
     def _read(self, value: Any) -> Any:
         """A value with what the next sub-layer reads in place of the stream."""

@@ -74,20 +74,14 @@ class Wiring:
     def norms(self, added: Added) -> dict[Part, Callable[..., Any]]:
         """Every norm of the formula as it is applied."""
         made: dict[Part, Callable[..., Any]] = {part: _applied(norm) for part, norm in self.reused.items()}
-        for place in added.places:
-            for name, norm in getattr(added, place).norms.items():
-                made[place, name] = norm
-        return made
+        own = ((place, getattr(added, place).norms.items()) for place in added.places)
+        return made | {(place, name): norm for place, norms in own for name, norm in norms}
 
 
 def _applied(norm: nn.Module) -> Callable[..., Any]:
     """A norm as its own class applies it, where its forward is passed over."""
-    return functools.partial(type(norm).original.forward, norm) if is_swapped(norm) else norm  # type: ignore[attr-defined]
-
-
-def is_swapped(module: nn.Module) -> bool:
-    """Whether a module's class was made here."""
-    return hasattr(type(module), "swapped_kind")
+    is_swapped = hasattr(type(norm), "swapped_kind")
+    return functools.partial(type(norm).original.forward, norm) if is_swapped else norm  # type: ignore[attr-defined]
 
 
 _MADE: dict[tuple[str, type], type] = {}

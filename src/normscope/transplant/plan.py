@@ -1,6 +1,6 @@
 """What a transplant will do, from the doctor's record alone: which modules are blocks, and what part each norm has."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -136,7 +136,7 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
         for path, program, some in zip(paths, made, norms.values(), strict=True)
     ]
     start, finish = _ends_of(target.name, shape)
-    passed = "" if final is None or same or _keeps_final(made[-1], placement) else final
+    passed = "" if final is None or same or _keeps_final(made[-1], finish) else final
     if passed and ("finish", "main") in dict(blocks[-1].program.norms) and fits:
         blocks[-1] = replace(blocks[-1], reused={**blocks[-1].reused, ("finish", "main"): passed})
     elif passed:
@@ -157,9 +157,9 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
     )
 
 
-def _keeps_final(last: Program, placement: Placement) -> bool:
+def _keeps_final(last: Program, ends_in_norm: bool) -> bool:
     """Whether the model's final norm stays where it is: the formula ends in one, which the program leaves to it."""
-    return _ends_of(placement.name, placement.stack)[1] and ("finish", "main") not in dict(last.norms)
+    return ends_in_norm and ("finish", "main") not in dict(last.norms)
 
 
 def _ends_of(placement: str, shape: StackShape) -> tuple[bool, bool]:
@@ -292,7 +292,11 @@ def _block_paths(
     paths = []
     for row, some in zip(rows, norms, strict=True):
         inside = [one.name for one in row] + [norm.module for norm in some if norm.module]
-        paths.append(_with_forward(model, _common(inside)))
+        parts = zip(*(name.split(".") for name in inside), strict=False)
+        path = ".".join(same[0] for same in takewhile(lambda same: len(set(same)) == 1, parts))
+        while path and type(model.get_submodule(path)).forward is nn.Module.forward:
+            path = path.rpartition(".")[0]
+        paths.append(path)
     if len(set(paths)) < len(paths) or any(_is_around(one, other) for one in paths for other in paths):
         raise TransplantRefused(
             f"{found.name or 'the model'}: its blocks are no modules of their own, or share their weights "
@@ -305,24 +309,15 @@ def _is_around(outer: str, inner: str) -> bool:
     return outer != inner and (not outer or inner.startswith(f"{outer}."))
 
 
-def _common(names: Sequence[str]) -> str:
-    parts = zip(*(name.split(".") for name in names), strict=False)
-    return ".".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, parts))
-
-
-def _with_forward(model: nn.Module, path: str) -> str:
-    while path and type(model.get_submodule(path)).forward is nn.Module.forward:
-        path = path.rpartition(".")[0]
-    return path
-
-
 def _block(
     path: str, program: Program, norms: Sequence[_OldNorm], kinds: Sequence[SublayerKind], *, reset: bool, fits: bool
 ) -> BlockPlan:
     free = [norm for norm in norms if norm.module]
     reused: dict[Part, str] = {}
     for same_role in (True, False) if reset else (True,):
-        for part, role in _wanted(program, kinds, reused):
+        for part, role in program.norms:
+            if part[0] not in kinds or part in reused:
+                continue
             mine = [n for n in free if n.kind == part[0] and (n.role == role or not same_role)]
             if mine and fits:
                 reused[part] = mine[0].module
@@ -335,10 +330,3 @@ def _block(
         reused=reused,
         idle=tuple(norm.module for norm in free),
     )
-
-
-def _wanted(program: Program, kinds: Sequence[SublayerKind], reused: Mapping[Part, str]) -> Iterator[tuple[Part, str]]:
-    """The sub-layers' norms in the formula that no norm of the model stands for yet, with their parts."""
-    for part, role in program.norms:
-        if part[0] in kinds and part not in reused:
-            yield part, role

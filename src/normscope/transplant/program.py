@@ -8,6 +8,7 @@ branches so far, and the state after it.
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from math import isqrt
 from typing import Any
@@ -349,11 +350,7 @@ def _mix(query: _Later, values: Sequence[_Later], key: Any, value: Any = None) -
 
 
 def _joined(x: _Later, *others: _Later, epsilon: float = 1e-6) -> _Later:
-    return _Later(_joined_with, (epsilon, x, *others))
-
-
-def _joined_with(epsilon: float, *values: Any) -> Any:
-    return operations.joined(*values, epsilon=epsilon)
+    return _Later(partial(operations.joined, epsilon=epsilon), (x, *others))
 
 
 def _connect(x: _Later, weight: _Later, bias: Any = 0.0, scale: Any = 1.0, *, name: str = "") -> tuple[_Later, ...]:
@@ -362,13 +359,9 @@ def _connect(x: _Later, weight: _Later, bias: Any = 0.0, scale: Any = 1.0, *, na
 
 
 def _sinkhorn(first: _Later, logits: tuple[_Later, ...], rounds: int, epsilon: float) -> tuple[tuple[_Later, ...], ...]:
-    whole, size = _Later(_doubly_stochastic, (logits, rounds, epsilon)), isqrt(len(logits))
+    whole, size = _Later(operations.sinkhorn, (first, logits, rounds, epsilon)), isqrt(len(logits))
     rows = [_Later(operator.getitem, (whole, row)) for row in range(size)]
     return tuple(tuple(_Later(operator.getitem, (row, column)) for column in range(size)) for row in rows)
-
-
-def _doubly_stochastic(logits: tuple[Any, ...], rounds: int, epsilon: float) -> Any:
-    return operations.sinkhorn(logits[0], logits, rounds, epsilon)
 
 
 def _later(operation: Callable[..., Any]) -> Callable[..., _Later]:

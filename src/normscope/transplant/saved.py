@@ -10,7 +10,7 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 
 from ..doctor.trace.forward import Inputs
-from ..errors import UserError, in_one_line
+from ..errors import UserError, in_one_line, user_errors
 from ..files import disk_errors, whole_folder, write_atomically
 from ..limits.reading import read_json
 from ..placement import named
@@ -60,8 +60,6 @@ def restore(model: nn.Module, folder: Path, inputs: Inputs) -> None:
 
 
 def _table(file: Path) -> dict[str, Any]:
-    try:
+    with user_errors(OSError, ValueError, said=lambda error: f"cannot read {file}: {in_one_line(error)}"):
         found = read_json(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {file}: {in_one_line(error)}") from error
     return found if isinstance(found, dict) else {}

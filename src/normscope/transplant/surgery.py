@@ -223,7 +223,9 @@ def _prove(model: nn.Module, inputs: Inputs, stacks: Any, plans: list[StackPlan]
         call_with(model, inputs)
     _prove_training(model, inputs, [block.module for one in plans for block in one.blocks])
     for one in plans:
-        found = next((other for other in after if _covers(other, one)), None)
+        was = one.found
+        alike = (now for now in after if now.name == was.name and len(now.sublayers) == len(was.sublayers))
+        found = next(alike, None)
         if found is None:
             raise TransplantRefused(f"{one.found.name}: the doctor finds no such stack after the transplant")
         _prove_stack(found, one)
@@ -245,10 +247,6 @@ def _prove_training(model: nn.Module, inputs: Inputs, blocks: Sequence[str]) -> 
             return  # of a training, a model may ask for more than these inputs
     if left := [name for name in blocks if name not in ran]:
         raise TransplantRefused(f"{left[0]}: a training leaves it out, at random or always, as LayerDrop does")
-
-
-def _covers(found: Stack, one: StackPlan) -> bool:
-    return found.name == one.found.name and len(found.sublayers) == len(one.found.sublayers)
 
 
 def _prove_stack(found: Stack, one: StackPlan) -> None:

@@ -5,21 +5,24 @@ An arm is a placement under an optimiser with a warm-up; `climb` trains what the
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from normscope.compare.grid import Cell, write_configs
 from normscope.compare.pool import run_cells
-from normscope.compare.state import CellState
+from normscope.compare.state import CellState, looked_at
 from normscope.errors import UserError
+from normscope.files import write_over
+from normscope.limits.ours import SealedJson
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.report.words import counted
 from normscope.train.device import available_cores
 
 from .estimates import estimate
 from .judging import Answer, holm, learned
-from .pieces import Pieces
+from .pieces import Pieces, processor_seconds
 
 _ArmKey = tuple[str, str, int]
 """Placement, optimiser and warm-up in updates."""
@@ -206,10 +209,45 @@ def train_all(cells: Sequence[Cell], stage: str, pieces: Pieces) -> None:
     write_configs(cells)
     # Of runs that are over, the device need not be there.
     room = available_cores() if cells[0].config.train.device == "cpu" else 1
-    states = run_cells(list(cells), at_once=pieces.processes or room, watch=watch)
+    with _costed(cells, pieces):
+        states = run_cells(list(cells), at_once=pieces.processes or room, watch=watch)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise UserError("\n".join(failed))
+
+
+_COST = SealedJson(
+    format_name="normscope-cost",
+    version=1,
+    keys=frozenset({"processor_seconds"}),
+    again="remove it: it is then unknown",
+)
+
+
+@contextmanager
+def _costed(cells: Sequence[Cell], pieces: Pieces) -> Iterator[None]:
+    """A context in which cells are trained: what it takes is shared out by updates, and kept beside each run's log.
+
+    Not known is what a device took, what an earlier version trained, and what was trained when this process was killed.
+    """
+    before, since = looked_at(cells, None, None), processor_seconds()
+    files = [cell.log_file.with_suffix(".json") for cell in cells]
+    taken = [_COST.read(file)["processor_seconds"] if file.is_file() else None for file in files]
+    for at, (file, state) in enumerate(zip(files, before, strict=True)):
+        if not (state.over or state.update or file.is_file()) and state.cell.config.train.device == "cpu":
+            taken[at] = 0.0
+        if not state.over:
+            write_over(file, _COST.text({"processor_seconds": None}))
+    try:
+        yield
+    finally:
+        spent, after = processor_seconds() - since, looked_at(cells, None, None)
+        more = [max(0, now.update - then.update) for now, then in zip(after, before, strict=True)]
+        for cell, file, seconds, updates in zip(cells, files, taken, more, strict=True):
+            if seconds is not None and updates:
+                seconds = round(seconds + spent * updates / sum(more), 3)
+                write_over(file, _COST.text({"processor_seconds": seconds}))
+            pieces.processor_seconds[str(cell.folder.path)] = seconds
 
 
 def _run(cell: Cell) -> _LadderRun:

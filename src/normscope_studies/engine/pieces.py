@@ -5,6 +5,7 @@ Many are made side by side, in several processes of one thread each.
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,8 +51,14 @@ _KIND = SealedJson(
     format_name="normscope-piece",
     version=1,
     keys=frozenset({"asked", "value"}),
+    optional=frozenset({"processor_seconds"}),
     again="remove it and try again: it is measured anew, and nothing else is",
 )
+
+
+def processor_seconds() -> float:
+    """Of this process so far, and of the processes that it has started and waited for."""
+    return time.process_time() + sum(os.times()[2:4])
 
 
 @dataclass(slots=True)
@@ -65,6 +72,14 @@ class Pieces:
     """Trainings at a time; 0 for one a core, or one on a device."""
     made: list[str] = field(default_factory=list)
     """Names of those that were made by this call."""
+    processor_seconds: dict[str, float | None] = field(default_factory=dict)
+    """Of each piece and each run folder that was asked for, whenever it was made; None where that is not known."""
+
+    @property
+    def processor_hours(self) -> float | None:
+        """Of all that was asked for; None where that is nothing, and where it is not known of one of them."""
+        known = [seconds for seconds in self.processor_seconds.values() if seconds is not None]
+        return sum(known) / 3600 if known and len(known) == len(self.processor_seconds) else None
 
     def get(
         self, name: str, asked: Mapping[str, Any], measure: Callable[..., Any], *arguments: Any, **options: Any
@@ -82,13 +97,16 @@ class Pieces:
         if file.is_file():
             there = _KIND.read(file)
             if there["asked"] == wanted:
+                self.processor_seconds[name] = there.get("processor_seconds")
                 return there["value"]
-        started = time.monotonic()
+        started, spent = time.monotonic(), processor_seconds()
         value = json.loads(as_json(measure(*arguments, **options)))
+        spent = round(processor_seconds() - spent, 3)
         with disk_errors(f"writing into {self.folder}"):
             make_folders(file.parent)
-            write_atomically(file, _KIND.text({"asked": wanted, "value": value}))
+            write_atomically(file, _KIND.text({"asked": wanted, "value": value, "processor_seconds": spent}))
         self.made.append(name)
+        self.processor_seconds[name] = spent
         if (seconds := time.monotonic() - started) >= _WORTH_A_LINE_SECONDS:
             self.say(f"{name}: measured in {seconds:.0f} s")
         return value
@@ -114,8 +132,9 @@ def side_by_side(
     # Spawned: a forked process would inherit torch's threads half-way.
     found: list[_Made] = []
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare) as pool:
-        for one in pool.map(partial(_made, make, pieces.folder), items):
+        for one, spent in pool.map(partial(_made, make, pieces.folder), items):
             found.append(one)
+            pieces.processor_seconds |= spent
             pieces.watch(stage, len(found), len(items))
     return found
 
@@ -129,8 +148,8 @@ def _in_turn(make: Callable[[Any, Pieces], _Made], items: Sequence[Any], pieces:
         torch.set_num_threads(threads)
 
 
-def _made(make: Callable[[Any, Pieces], _Made], folder: Path, item: Any) -> _Made:
-    return make(item, Pieces(folder))
+def _made(make: Callable[[Any, Pieces], _Made], folder: Path, item: Any) -> tuple[_Made, dict[str, float | None]]:
+    return make(item, pieces := Pieces(folder)), pieces.processor_seconds
 
 
 def _prepare() -> None:

@@ -13,7 +13,7 @@ from normscope.compare.page import refuse_other_report
 from normscope.errors import UserError
 from normscope.files import disk_errors, make_folders, write_over
 from normscope.provenance import provenance
-from normscope.report.words import counted
+from normscope.report.words import counted, significant
 from normscope.settings.tables import as_table, put, read_override
 from normscope.settings.validation import validated
 from normscope.train.device import describe
@@ -96,8 +96,11 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
         "claims": [dataclasses.asdict(claim) for claim in found.claims],
         **found.data,
         "commands": [command],
+        "processor_hours": pieces.processor_hours,
         "environment": environment_of(),
     }
+    if (hours := pieces.processor_hours) is not None:
+        found = dataclasses.replace(found, conditions={**found.conditions, "Processor hours": significant(hours, 3)})
     with disk_errors(f"writing into {pieces.folder}"):
         write_over(pieces.folder / "results.json", as_json(results))
         file = write_study(found, results | {"question": study.question, "made_by": _made_by()}, pieces.folder)

@@ -1,6 +1,7 @@
 """What the study of the lemmas measures: one call a seed, plain numbers out."""
 
 # B = rows, T = tokens of the one sequence, D = width
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -56,15 +57,17 @@ class LemmasConfig:
 
 
 def relu(config: LemmasConfig, seed: int) -> dict[str, list[float]]:
-    """For each sigma: mean of ‖ReLU(X)‖² / (σ² d) over vectors, and the deviation of one as a share of the mean."""
+    """For each sigma: mean of ‖ReLU(X)‖² / (σ² d) over vectors, and the deviation of one as a share of the mean;
+    beyond: the share of vectors that have a feature with ReLU(X)² / σ² above 2 ln(100 d), as appendix E has it."""
     generator = torch.Generator().manual_seed(seed)
-    shares, deviations = [], []
+    shares, deviations, beyond = [], [], []
     for sigma in config.sigmas:
         x_BD = sigma * torch.randn(config.vectors, config.width, generator=generator, dtype=torch.float64)
         squares_B = x_BD.relu().square().sum(-1)
         shares.append(float(squares_B.mean()) / (sigma**2 * config.width))
         deviations.append(float(squares_B.std() / squares_B.mean()))
-    return {"share": shares, "deviation": deviations}
+        beyond.append(float((x_BD.amax(-1) > sigma * math.sqrt(2 * math.log(100 * config.width))).double().mean()))
+    return {"share": shares, "deviation": deviations, "beyond": beyond}
 
 
 def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
@@ -116,6 +119,7 @@ def jacobians(config: LemmasConfig, seed: int) -> dict[str, Any]:
             "measured": measured_B.tolist(),
             "exact": exact_B.tolist(),
             "off": float((measured_B / exact_B - 1).abs().max()),
+            "off sphere": float((norm(x_BD).detach().square().mean(-1) - 1).abs().max()),
             "equal": int(((values / values[0] - 1).abs() < _EQUAL).sum()),
             "zero": int((values < _ZERO * values[0]).sum()),
         }

@@ -41,6 +41,7 @@ def claims(
     """jacobian: by seed; hidden_off: how far ‖x‖² / d of a state is from 1."""
     return [
         _lemma_1(config, of),
+        _every_feature(config, of["relu beyond"]),
         *_post_ln(config, of, hidden_off),
         *pre_ln(config, of["pre-ln"]),
         *_lemma_3(config, of, jacobian),
@@ -60,6 +61,21 @@ def _lemma_1(config: measure.LemmasConfig, of: _Estimates) -> Claim:
         shown=partial(with_interval, decimals=5),
         beside=f"The standard deviation of a single vector's is {percentage(spread, 2)} of the mean, √(5/d) = "
         f"{percentage(expected, 2)}.",
+    )
+
+
+def _every_feature(config: measure.LemmasConfig, beyond: Estimate) -> Claim:
+    edge = 2 * math.log(100 * config.width)
+    exact = 1 - (1 - math.erfc(math.sqrt(edge / 2)) / 2) ** config.width
+    return claim(
+        "Theorem 1, the 0.99 of one position",
+        f"With probability at least 0.99 every feature has ReLU(x W₁)² ≤ 2 ln(100 d), {number(edge, 2)} here.",
+        source="Xiong et al. 2020, appendix E, after eq. (40)",
+        value="share of vectors with a feature beyond",
+        holds=by_names(beyond, [f"σ = {sigma:g}" for sigma in config.sigmas]),
+        greatest=0.01,
+        shown=partial(with_interval, decimals=5),
+        beside=f"Exactly it is {number(exact, 5)}.",
     )
 
 
@@ -161,7 +177,7 @@ def counted_bounds(layers: int) -> Floats:
 
 
 def _lemma_3(config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]]) -> list[Claim]:
-    """LayerNorm's Jacobian with the mean of x taken off and as if x had none; and RMSNorm's, which takes none off."""
+    """LayerNorm's sphere; its Jacobian with the mean of x taken off and as if x had none; RMSNorm's, with none off."""
     layer, rms = (_over_seeds(jacobian, norm) for norm in ("layer-norm", "rms-norm"))
     over = of["layer-norm over claimed"]
     root, means = math.sqrt(config.width), [f"a mean of {mean:g}" for mean in config.means]
@@ -170,6 +186,13 @@ def _lemma_3(config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Ma
     )
     alike = (layer["equal"], layer["zero"]) == (str(config.singular_width - 2), "2")
     return [
+        judged(
+            name="The sphere of LayerNorm",
+            statement="‖LN(x)‖² = d whatever x, unless all its features are equal.",
+            source="Xiong et al. 2020, section 3.3 and proof of lemma 2",
+            found=f"Without ε at most {layer['off sphere']:.1e} off as a share, whatever the mean of x.",
+            holds={"all": layer["off sphere"] < _ROUNDING},
+        ),
         judged(
             name="Lemma 3, exactly",
             statement="‖J_LN(x)‖₂ = √d / ‖x - mean‖₂; d - 2 singular values are equal and two are 0.",
@@ -210,15 +233,15 @@ def _lemma_3(config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Ma
 def _over_seeds(jacobian: Sequence[Mapping[str, Any]], norm: str) -> dict[str, Any]:
     """The largest share by which autograd and formula differ, and all counts that there were, in words."""
     counts = {what: " or ".join(map(str, sorted({one[norm][what] for one in jacobian}))) for what in ("equal", "zero")}
-    return {"off": max(one[norm]["off"] for one in jacobian), **counts}
+    return {**{what: max(one[norm][what] for one in jacobian) for what in ("off", "off sphere")}, **counts}
 
 
 def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
     """Means with 95 % intervals over seeds. found: by what was measured, one entry a seed.
 
-    relu: E‖ReLU(X)‖² / (σ² d), by σ; its deviation: of one vector's, as a share of the mean. step 0 to 5: E‖x‖² / d of
-    the hidden state and of the five steps of Table 1, by block. pre-ln: E‖x_l‖² / d by completed blocks. The others
-    are by the mean of x: claimed: √d / ‖x‖; a norm's name: ‖J‖₂ of its Jacobian.
+    relu: E‖ReLU(X)‖² / (σ² d), by σ; its deviation and beyond: as of `measure.relu`. step 0 to 5: E‖x‖² / d of the
+    hidden state and of the five steps of Table 1, by block. pre-ln: E‖x_l‖² / d by completed blocks. The others are by
+    the mean of x: claimed: √d / ‖x‖; a norm's name: ‖J‖₂ of its Jacobian.
     """
     relu, jacobian = found["relu"], found["jacobian"]
     steps = np.array([one["steps"] for one in found["post-ln"]])
@@ -226,6 +249,7 @@ def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
     values: dict[str, Any] = {
         "relu": [one["share"] for one in relu],
         "relu deviation": [one["deviation"] for one in relu],
+        "relu beyond": [one["beyond"] for one in relu],
         **{f"step {step}": steps[:, step] for step in range(measure.STEPS)},
         "pre-ln": found["pre-ln"],
         "claimed": claimed,

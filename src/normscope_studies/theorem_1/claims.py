@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from normscope.measure import Estimate
 from normscope.placement import named
-from normscope.report.words import percentage
+from normscope.report.words import number, percentage
 from normscope.theory.predict import ModelSetting, predict
 
-from ..engine.claims import around, claim, shown_span
+from ..engine.claims import around, claim, judged, shown_span
 from ..engine.estimates import Floats, estimate, exponent
+from ..engine.judging import by_setting, each_between
 from ..engine.page import Claim
 from ..theory import corrected, paper
 from .measure import ROWS
@@ -173,6 +174,8 @@ class Sweep:
 
 EXPONENT_WITHIN = 0.1
 """Exponents that are told apart differ by 0.5 or more."""
+MUCH_SMALLER = 0.5
+"""A share that is called so."""
 PREDICTED_WITHIN = 0.1
 """Of 1, for measured / expected; the paper's order is dozens of times what is expected."""
 
@@ -186,6 +189,7 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
     width, ends = first.x[-1], " to ".join(f"{norm:.1f}" for norm in first.loss_gradients_X[[0, -1]])
     return [
         *(one for side in sides for one in _of_side(side, [sweep for sweep in short if sweep.side is side])),
+        _much_smaller([sweep for sweep in short if sweep.over == "blocks"]),
         claim(
             "Prediction: mean over positions",
             "The mean-field prediction gives the gradient of a mean over several positions, within "
@@ -208,6 +212,22 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
             beside=f"Measured ‖∂L/∂x‖ goes from {ends} over the widths.",
         ),
     ]
+
+
+def _much_smaller(deep: Sequence[Sweep]) -> Claim:
+    """Pre-LN's gradient over Post-LN's of the same seed, at every depth."""
+    post, pre = ({sweep.name: sweep for sweep in deep if sweep.side is side} for side in SIDES.values())
+    shares = {name: estimate(sweep.norms_SX / post[name].norms_SX) for name, sweep in pre.items()}
+    answers = {name: zip(pre[name].x, each_between(one, 0, MUCH_SMALLER), strict=True) for name, one in shares.items()}
+    ends = (f"{name} {' to '.join(number(one.mean[end]) for end in (0, -1))}" for name, one in shares.items())
+    return judged(
+        name="Theorem 1, Pre-LN beside Post-LN",
+        statement="“For the Pre-LN Transformer, the scale of the gradients is much smaller”: that of the last W₂ is "
+        f"less than {MUCH_SMALLER:g} of Post-LN's.",
+        source="Xiong et al. 2020, after theorem 1",
+        found=f"Pre-LN's over Post-LN's from {deep[0].x[0]} blocks to {deep[0].x[-1]}: {'; '.join(ends)}.",
+        holds=by_setting({(name, at): answer for name, some in answers.items() for at, answer in some}, "blocks"),
+    )
 
 
 def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:

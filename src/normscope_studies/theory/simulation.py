@@ -100,10 +100,12 @@ def stacks_of(model: ModelSetting) -> tuple[Literal["encoder", "decoder"], ...]:
 class Simulation:
     """The model of a setting, to be drawn again and again.
 
-    Raises ValueError for an unknown placement, or one that is not defined for such a model.
+    Raises ValueError for an unknown placement, or one that is not defined for such a model, and for loops.
     """
 
     def __init__(self, placement: str, model: ModelSetting) -> None:
+        if model.loops > 1:
+            raise ValueError(f"gradients are taken of matrices that are used once: loops must be 1, got {model.loops}")
         self.model, self.placement = model, named(placement)
         kinds = stacks_of(model)
         placements = {kind: self.placement(model.shape(kind)) for kind in kinds}

@@ -1,6 +1,7 @@
 """Pre-LN whose branch or sum is scaled: by a constant, most often one of the depth, or by trained numbers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -80,6 +81,7 @@ def gpas(x: Tensor, stack: ReferenceStack) -> Tensor:
 EXPECTED = {
     "completep": described(lambda blocks: blocks, "1/L"),
     "depth-mup": described(lambda blocks: blocks**0.5, "1/√L"),
+    "looped": replace(described(lambda blocks: blocks**0.5, "1/(N√L)"), same_formula="depth-mup"),
     "minicpm": described(lambda blocks: (blocks / 1.96) ** 0.5, "1.4/√L", updates=80),
     "granite": described(lambda blocks: 50 / 11, "0.22"),
     "lns": Expected(

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError
+from ...errors import UserError, user_errors
 from ...files import write_atomically
 from ..batches import permutation
 from ..lines import file_sha256
@@ -54,10 +54,8 @@ class DocumentsConfig:
     """Number of processes that work at once; the corpus is the same for any."""  # >1 needs an importable main module
 
     def __post_init__(self) -> None:
-        try:
+        with user_errors(ValueError, said=lambda error: f"language: {error}"):
             check_language(self.language)
-        except ValueError as error:
-            raise UserError(f"language: {error}") from error
         if self.processes < 1:
             raise UserError(f"processes={self.processes} must be 1 or more")
         if not self.splits.get("train"):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
-from ...errors import UserError
+from ...errors import UserError, user_errors
 from ...limits.ours import SealedJson
 from .vocabulary import EOS, Vocabulary
 
@@ -151,13 +151,11 @@ class Codec:
         """Read what `save` wrote. Raises UserError where something is missing, damaged or of another version."""
         path = folder / _FILE
         state = _KIND.read(path)
-        try:
+        with user_errors(KeyError, TypeError, ValueError, said=lambda error: f"{path}: damaged ({error!r}); {_AGAIN}"):
             joint = bool(state["joint"])
             names = ["tokenizer.json"] * 2 if joint else ["source.tokenizer.json", "target.tokenizer.json"]
             source_form, target_form = TextForm(**state["source"]), TextForm(**state["target"])
             digests = dict(state["sha256"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path}: damaged ({error!r}); {_AGAIN}") from error
         vocabularies = {name: Vocabulary.load(folder / name) for name in dict.fromkeys(names)}
         codec = cls(
             source=CodecSide(source_form, vocabularies[names[0]]),

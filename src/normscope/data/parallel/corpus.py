@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import UserError
+from ...errors import user_errors
 from ..folder import OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
 from .codec import Codec, CodecSide
 
@@ -150,8 +150,6 @@ def _raw_lines(raw: Path | Sequence[str] | None) -> list[str]:
         raise ValueError("this split keeps no raw text; validation and test splits do")
     if not isinstance(raw, Path):
         return list(raw)
-    try:
+    with user_errors(OSError, said=lambda error: f"{raw}: cannot be read ({error.strerror}); prepare the corpus again"):
         # Not `splitlines`: a line may hold U+2028 and other characters that it would split at.
         return raw.read_bytes().decode("utf-8").split("\n")[:-1]
-    except OSError as error:
-        raise UserError(f"{raw}: cannot be read ({error.strerror}); prepare the corpus again") from error

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import UserError
+from ...errors import UserError, user_errors
 from ..folder import token_dtype
 from ..preparation import CorpusReport, TextPart
 from ..sources import texts_in
@@ -55,11 +55,9 @@ class PrepareConfig:
         for name in self.splits:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
                 raise UserError(f"{name!r}: names of splits are letters, digits, - and _; rename it")
-        try:
+        with user_errors(ValueError, said=lambda error: f"languages: {error}"):
             for language in self.languages:
                 check_language(language)
-        except ValueError as error:
-            raise UserError(f"languages: {error}") from error
         if not 1 <= self.min_tokens <= self.max_tokens:
             raise UserError(f"min_tokens={self.min_tokens} must lie between 1 and max_tokens={self.max_tokens}")
         if not self.max_length_ratio >= 1:

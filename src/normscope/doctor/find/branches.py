@@ -64,7 +64,9 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     own = [n for n in entries if stream >> n & 1] or entries
     if len({graph.rearranged(n) for n in own}) == 1:
         own = own[:1]
-    reads = [_last_light(graph, own[0], output)] if len(own) == 1 else own
+    if len(own) == 1:  # the last value that all of the branch passes and that is still light
+        own = [next((n for n in graph.passed(own[0], output) if _leads_to(graph, n, own[0])), own[0])]
+    reads = own
     whole = region
     region = [n for n in whole if any(graph.depends(n, read) for read in reads)]
     outside = sorted(set(whole) - set(region))
@@ -125,11 +127,6 @@ def _computed(graph: Graph, whole: list[int], reads: list[int], memory: tuple[in
     before = [n for n in whole if len(reads) == 1 and graph.depends(reads[0], n)]
     around = [n for n in whole for other in memory if graph.depends(n, other) and _leads_to(graph, n, other)]
     return [n for n in whole if n not in reads and n not in before and n not in around]
-
-
-def _last_light(graph: Graph, start: int, output: int) -> int:
-    """The last value that everything between the stream and the branch's output passes and that is still light."""
-    return next((n for n in graph.passed(start, output) if _leads_to(graph, n, start)), start)
 
 
 def _leads_to(graph: Graph, number: int, target: int) -> bool:

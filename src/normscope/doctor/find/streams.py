@@ -69,7 +69,10 @@ def find_streams(graph: Graph) -> list[Stream]:
     A sum is residual where one of its sides reaches, through sums, scales and norms alone, a value that the other side
     is computed from by way of a weight matrix. So is a mean over depth.
     """
-    reached = _reached(graph)
+    # All that each value reaches back through light steps, itself among them, as bits.
+    reached: list[int] = []
+    for value in graph.values:
+        reached.append(reduce(or_, (reached[source] for source in graph.sources(value.number)), 1 << value.number))
     groups = _sharing_branches(graph, _groups(graph, reached))
     streams = _streams(graph, groups, reached)
     outer = [group for group in groups if not _is_inside(graph, group, streams)]
@@ -179,14 +182,6 @@ def _weighs(graph: Graph, number: int) -> bool:
                 seen.add(consumer)
                 todo.append(consumer)
     return weighs
-
-
-def _reached(graph: Graph) -> list[int]:
-    """All that each value reaches back through light steps, itself among them, as bits."""
-    found: list[int] = []
-    for value in graph.values:
-        found.append(reduce(or_, (found[source] for source in graph.sources(value.number)), 1 << value.number))
-    return found
 
 
 def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) -> Stream:

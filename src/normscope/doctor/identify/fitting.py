@@ -215,9 +215,8 @@ def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, lanes:
 def _details(observed: StreamFormula, of: Candidate, *, ends_with_norm: bool) -> int:
     """How many of norm, shared norms, embedding norm, final norm and mixing are as the placement has them."""
     placement = of.placement
-    expected_norm = {"layer-norm": ("layer-norm", "rms-norm", "")}.get(
-        placement.default_norm, (placement.default_norm,)
-    )
+    own = placement.default_norm
+    expected_norm = ("layer-norm", "rms-norm", "") if own == "layer-norm" else (own,)
     return (
         (observed.norm in expected_norm)
         + (observed.embedding_norm == (of.started.kind == "norm"))

@@ -167,8 +167,9 @@ def depth_factor(group: DrawnAlike, law: WidthLaw, stack: Stack) -> str:
     # Small matrices fit many laws, and one that divides nothing is the likeliest.
     if any(one.fits(group, stack.width) for one in (law, *WIDTH_LAWS)):
         return "1"
-    for said, factor in _divisors(stack):
-        if group.at(wanted / factor):
+    blocks, sublayers = stack.blocks, sum(sublayer.block > 0 for sublayer in stack.sublayers)
+    for said, times in ((f"√(2 · {blocks})", 2 * blocks), (f"√{sublayers}", sublayers), (f"√{blocks}", blocks)):
+        if group.at(wanted / math.sqrt(times)):
             return said
     for said, times in (("√(2l)", 2), ("√l", 1)):
         if all(
@@ -177,15 +178,6 @@ def depth_factor(group: DrawnAlike, law: WidthLaw, stack: Stack) -> str:
         ):
             return said
     return ""
-
-
-def _divisors(stack: Stack) -> list[tuple[str, float]]:
-    blocks, sublayers = stack.blocks, sum(sublayer.block > 0 for sublayer in stack.sublayers)
-    return [
-        (f"√(2 · {blocks})", math.sqrt(2 * blocks)),
-        (f"√{sublayers}", math.sqrt(sublayers)),
-        (f"√{blocks}", math.sqrt(blocks)),
-    ]
 
 
 def split_in_two(group: DrawnAlike) -> tuple[list[int], list[int]]:

@@ -39,11 +39,8 @@ def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[Asked
     silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
     """
     check_silenced(silenced)
-    reasons = {rule.id: [_SILENCED] if rule.id in silenced else rule.lacking(patient) for rule in RULES}
+    reasons = {rule.id: ["it was silenced"] if rule.id in silenced else rule.lacking(patient) for rule in RULES}
     return tuple(AskedRule(id=id, asked=not why, reason=" and ".join(why)) for id, why in reasons.items())
-
-
-_SILENCED = "it was silenced"
 
 
 def check_silenced(silenced: Collection[str]) -> None:

@@ -116,12 +116,9 @@ def matrix_gain(graph: Graph, number: int) -> float:
     """What a product with a matrix multiplies the mean square of its input with: ‖W‖² over the number of outputs."""
     value = graph.values[number]
     weight = next(t for n in value.inputs if not graph.values[n].is_data and (t := graph.values[n].tensor).ndim >= 2)
-    outputs = weight.shape[0] if value.op == "convolution" else _features(weight, value.shape[-1])
+    inputs = weight.shape[-2 if weight.shape[-1] == value.shape[-1] else -1]
+    outputs = weight.shape[0] if value.op == "convolution" else weight.numel() // inputs
     return euclidean_norm(weight) ** 2 / outputs
-
-
-def _features(weight: Tensor, last: int) -> int:
-    return weight.numel() // weight.shape[-2] if weight.shape[-1] == last else weight.numel() // weight.shape[-1]
 
 
 def _attention(graph: Graph, branch: Branch, kind: SublayerKind, products: list[int]) -> BranchWeights | None:

@@ -1,7 +1,6 @@
 """What advice says in words, for the terminal and for the page alike: what to do first, then how sure that is."""
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +14,7 @@ _TERMS: dict[str, dict[str, str]] = tomllib.loads(_FILE.read_text(encoding="utf-
 TERMS = {key: {name: " ".join(words.split()) for name, words in term.items()} for key, term in _TERMS.items()}
 """Names that stand beside numbers, and what they mean."""
 ADVICE_TERMS = tuple(TERMS[key] for key in ("usual", "yours", "warmup", "loss"))
-SOURCE = "from what models like it are trained with"
+SOURCE = "from published recipes and small trainings of ours"
 """What advice was read from."""
 
 
@@ -29,7 +28,7 @@ class _AdviceRow:
     meaning: str
 
     @property
-    def term(self) -> Mapping[str, str]:
+    def term(self) -> dict[str, str]:
         """What it is called, and what that means."""
         return TERMS[self.part]
 
@@ -85,12 +84,12 @@ def warmup_step(advice: Advice) -> str:
     rate = advice.wanted_rate
     if rate is None or advice.wanted_warmup_updates or not advice.usual_warmup_shares:
         return ""
-    share, _ = usual_warmup(advice.usual_warmup_shares)
-    step = f"warm up to {learning_rate(rate)} over the first {share}, as models are trained whose sums are all normed"
+    share, whence = usual_warmup(advice.usual_warmup_shares)
+    step = f"warm up to {learning_rate(rate)} over the first {share}, {whence}"
     # A rate below the usual ones needs no lowering.
     if advice.wanted_place == "below":
         return f"{step}; `--warmup-updates` of `normscope compare` tests it"
-    return f"{step}, or lower it; `--warmup-updates` and `--peak-lr` of `normscope compare` test both"
+    return f"{step}, or lower the rate; `--warmup-updates` and `--peak-lr` of `normscope compare` test both"
 
 
 def speaks_against(advice: Advice | None) -> bool:
@@ -109,11 +108,10 @@ def advice_rows(advice: Advice) -> list[_AdviceRow]:
 
 def _warmup(advice: Advice) -> _AdviceRow:
     """What recipes have; no evidence says how short a warm-up suffices for this model."""
-    shortest = "how short a one suffices is not known"
     if not advice.usual_warmup_shares:
-        return _AdviceRow(part="warmup", value="not known", meaning=shortest)
+        return _AdviceRow(part="warmup", value="not known", meaning="no recipe that we read tells it for such a model")
     middle, others = usual_warmup(advice.usual_warmup_shares)
-    return _AdviceRow(part="warmup", value=middle, meaning=f"{others}; {shortest}")
+    return _AdviceRow(part="warmup", value=middle, meaning=f"{others}; how short it may be is not known")
 
 
 def _usual(advice: Advice) -> str:
@@ -126,5 +124,5 @@ def _why_usual(advice: Advice) -> str:
         return advice.unknown
     told = [counted(advice.recipes, "recipe")] if advice.recipes else []
     told += [counted(advice.ladders, "ladder")] if advice.ladders else []
-    median = f"plain median {learning_rate(advice.median_rate, 2)}"
-    return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}, by {joined(told)}; {median}"
+    median = f"median of {joined(told)}: {learning_rate(advice.median_rate, 2)}"
+    return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)} by a law; {median}"

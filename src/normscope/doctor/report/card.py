@@ -60,7 +60,7 @@ def _halves(diagnosis: Record) -> tuple[str, str]:
     what = summary(diagnosis)
     if len(what) > _LONGEST_SIGNS:
         what = ", ".join(dict.fromkeys(one.placement or "no registered placement" for one in diagnosis.stacks))
-    return what, verdict_words(diagnosis).partition(":")[0]
+    return what, verdict_words(diagnosis).partition(";")[0]
 
 
 def _plain(text: str) -> str:

@@ -92,7 +92,6 @@ def advised(diagnosis: Record) -> dict[str, Any]:
     advice = diagnosis.advice
     if advice is None:
         return {}
-    known = [("Known rates", advice.basis)] if advice.basis else []
     picture = None
     if advice.best_rate is not None:
         yours = "" if advice.wanted_rate is None else " The dotted line is your learning rate."
@@ -102,7 +101,7 @@ def advised(diagnosis: Record) -> dict[str, Any]:
         "advised": advice_rows(advice),
         "advice_source": SOURCE,
         "advice_surer": surer(advice, diagnosis.compared),
-        "advice_facts": [("Read", SOURCE), *known],
+        "advice_facts": [("Known rates", advice.basis)] if advice.basis else [],
         "advice_terms": ADVICE_TERMS,
         "rates_picture": picture,
     }

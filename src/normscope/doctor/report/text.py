@@ -137,7 +137,8 @@ class _TerminalPage:
                 if rows[-1][0] == _WHY:
                     later = [self._grid([(_WHY, Text.assemble((finding.id, "bold"), ": ", rows.pop()[1]))])]
             above += [*gap, self._grid(rows)]
-        above += [Text(""), self._details()]
+        details = Text.assemble(self._say("details  ", "bold"), self._say(words.facts(self.d), "dim"))
+        above += [Text(""), details]
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
         more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
         below = [Text(""), self._say(words.rules_count(self.d) + more, "dim")]
@@ -162,9 +163,6 @@ class _TerminalPage:
         lines = [] if self.first else [self._say(words.first_step(self.d), style)]
         lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
         return Group(*lines, *([self._say(what)] if rate else []))
-
-    def _details(self) -> RenderableType:
-        return Text.assemble(self._say("details  ", "bold"), self._say(words.facts(self.d), "dim"))
 
     def _stack(self, stack: Stack) -> Iterator[RenderableType]:
         yield Text("")

@@ -97,7 +97,7 @@ def figures(value: float | None, digits: int = 3) -> str:
 
 
 def verdict_words(diagnosis: Record) -> str:
-    """The verdict with how much was found: "1 error, 2 warnings", "healthy: 31 of 38 rules asked", "healthy, 1 note".
+    """The verdict with how much was found: "1 error, 2 warnings", "healthy; 31 of 38 rules asked", "healthy, 1 note".
 
     A model without errors and warnings is not called healthy beside a wanted rate that is advised against.
     """
@@ -111,7 +111,7 @@ def verdict_words(diagnosis: Record) -> str:
     if diagnosis.verdict is Health.UNKNOWN:
         word = diagnosis.verdict.value
     asked = sum(rule.asked for rule in diagnosis.rules)
-    left_out = f": {asked} of {counted(len(diagnosis.rules), 'rule')} asked" if asked < len(diagnosis.rules) else ""
+    left_out = f"; {asked} of {counted(len(diagnosis.rules), 'rule')} asked" if asked < len(diagnosis.rules) else ""
     return ", ".join(filter(None, [word, found])) + left_out
 
 
@@ -168,9 +168,8 @@ def block_span(blocks: Iterable[int]) -> str:
     several = sorted(set(blocks))
     parts = ["before 1"] if 0 in several else []
     runs = groupby(enumerate(block for block in several if block > 0), key=lambda pair: pair[1] - pair[0])
-    for run in ([block for _, block in members] for _, members in runs):
-        parts.append(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}")
-    return ", ".join(parts)
+    spans = ([block for _, block in members] for _, members in runs)
+    return ", ".join([*parts, *(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in spans)])
 
 
 def same_sublayers(stack: Stack) -> list[list[int]]:

@@ -52,6 +52,23 @@ class DepthMuP(CompleteP):
 
 
 @register
+class Looped(DepthMuP):
+    """As `completep`, branches over N√L, L the blocks of the stack and N how many times in turn they are run (`loops`).
+
+    Wang et al. 2026, ε = λ/(N√L), with 1 for λ and for both branches of a block: what one matrix gives in N passes adds
+    up nearly in line, and what L matrices give in squares alone.
+    """
+
+    name = "looped"
+    title = "Looped"
+    citation = "Wang et al. 2026, arXiv:2606.18524, abstract"
+    year = 2026
+
+    def scale(self) -> float:
+        return Constant(1 / (self.stack.loops * math.sqrt(self.stack.blocks)), "1/(N√L)")
+
+
+@register
 class MiniCPM(CompleteP):
     """As `completep`, branches times 1.4/√L, L the blocks: MiniCPM's scale_depth.
 

@@ -135,9 +135,7 @@ class NGPT(Placement):
             return sublayer(x, hidden=lambda u: s_u * u)
         s_qk, heads = self._stored(sublayer, "s_qk", 1.0), self.stack.heads
         return sublayer(
-            x,
-            query=lambda q: s_qk * norm.query(q, groups=heads),
-            key=lambda k: s_qk * norm.key(k, groups=heads),
+            x, query=lambda q: s_qk * norm.query(q, groups=heads), key=lambda k: s_qk * norm.key(k, groups=heads)
         )
 
     def _stored(self, sublayer: Sublayer, name: str, initial: float) -> Value:

@@ -58,7 +58,11 @@ def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Seri
 def _over_updates(comparison: ComparisonPage, looks: Mapping[Name, Series], arms: int) -> dict[str, list[Panel]]:
     """Losses, gradient norm and learning rate, of which the points are few."""
     most = max(_LEAST_POINTS, min(_MOST_POINTS, _ALL_POINTS // arms))
-    shared = _shared_points(comparison, most)
+    # A configuration's long curves are drawn at the same updates: the peaks and troughs of each of them.
+    shared: dict[Name, set[int]] = {}
+    for curve in [*comparison.train_curves, *comparison.gradient_curves]:
+        peaks = kept(seed_table(curve.seeds_values, len(curve.updates)), most)
+        shared.setdefault(curve.name, set()).update(curve.updates[i] for i in peaks)
 
     def series(curves: Sequence[RunCurve], most: int) -> list[Series]:
         found = []
@@ -107,15 +111,6 @@ def _reaches_far(curves: Sequence[RunCurve], *, log: bool = False) -> bool:
     """Whether curves are drawn on a log scale: where all values allow it, and they reach far or `log` asks for it."""
     finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
     return bool(finite) and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO)
-
-
-def _shared_points(comparison: ComparisonPage, most: int) -> dict[Name, set[int]]:
-    """The updates at which a configuration's long curves are drawn: the peaks and troughs of each of them."""
-    found: dict[Name, set[int]] = {}
-    for curve in [*comparison.train_curves, *comparison.gradient_curves]:
-        places = kept(seed_table(curve.seeds_values, len(curve.updates)), most)
-        found.setdefault(curve.name, set()).update(curve.updates[i] for i in places)
-    return found
 
 
 def _further(updates: Sequence[int], clock: Mapping[str, Sequence[float]] | None) -> dict[str, Sequence[float]]:

@@ -230,14 +230,7 @@ def slope_squares(activation: Activation, *, gate: bool, z: Array) -> Array:
 
 
 def through_units(
-    activation: Activation,
-    *,
-    gate: bool,
-    z: Array,
-    gradients: Array,
-    inputs: Array,
-    coefficients: Array,
-    sign: float,
+    activation: Activation, *, gate: bool, z: Array, gradients: Array, inputs: Array, coefficients: Array, sign: float
 ) -> _Passed:
     """Of changes: those coefficients of the gradients below the activation, and so much of the response to their sign.
 

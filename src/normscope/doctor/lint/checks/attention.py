@@ -180,10 +180,6 @@ def _is_by_width_of_stream(seen: AttentionMeasurements, width: int) -> bool:
     return width > seen.head_width and _is_over(seen, width)
 
 
-def _is_by_width(seen: AttentionMeasurements, _: int) -> bool:
-    return seen.head_width > 1 and _is_over(seen, seen.head_width)
-
-
 def _is_by_keys(seen: AttentionMeasurements, _: int) -> bool:
     keys = max(1, seen.all_keys)
     # One number may be both by chance.
@@ -205,7 +201,11 @@ _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str],
     (_is_unscaled, Severity.WARNING, "no 1/√d takes off what the width of a head multiplies logits with"),
     (_is_of_width, Severity.WARNING, "this is 1/√d of the stream, not of a head"),
     (_is_by_width_of_stream, Severity.WARNING, "this is 1/d of the stream, not 1/√d of a head"),
-    (_is_by_width, Severity.INFO, "this is 1/d, as µP has it"),
+    (
+        lambda seen, _: seen.head_width > 1 and _is_over(seen, seen.head_width),
+        Severity.INFO,
+        "this is 1/d, as µP has it",
+    ),
     (_is_by_keys, Severity.WARNING, "this is 1/√T of the tokens, another number for another batch"),
 )
 """What is asked of attention and its stream's width, and what is said where it is so."""

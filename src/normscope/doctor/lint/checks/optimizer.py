@@ -6,7 +6,7 @@ from math import hypot
 from torch import nn
 
 from ....optim.groups import Clipping, epsilon_of
-from ....report.words import counted, learning_rate, surer_rate
+from ....report.words import counted, learning_rate
 from ...record import Stack
 from ...result import Severity
 from ...trace.forward import norm_parameters
@@ -177,20 +177,18 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
         return
     span, usual = advice.best_interval, learning_rate(advice.best_rate, 2)
     message = (
-        f"your rate {learning_rate(advice.wanted_rate, 2)} lies {advice.wanted_place} those that models like it are "
-        f"trained with, {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+        f"your rate {learning_rate(advice.wanted_rate, 2)} lies {advice.wanted_place} the range that a law over known "
+        f"rates gives such a model, {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
     )
     if advice.wanted_place == "below":
-        fix = f"nothing, where the training is much longer; else take a rate near {usual}"
+        fix = f"nothing, or compare it with {usual}; in doubt the lower rate is the safer one"
     elif advice.is_too_high and not advice.wanted_warmup_updates:
-        surer = surer_rate(advice.best_rate, optimizer=advice.optimizer)
-        yield Fault(where="", message=message, fix=f"take a rate near {usual}; surer: {surer}")
+        yield Fault(where="", message=message, fix=f"take a rate near {usual}")
         return
     else:
         # A rate a little above what is known of others, or one with a warm-up, is not certain to be wrong.
         if advice.wanted_warmup_updates:
             own = counted(advice.wanted_warmup_updates, "update")
             message += f"; whether your warm-up of {own} carries it is not known"
-        surer = surer_rate(advice.best_rate, of=usual, optimizer=advice.optimizer)
-        fix = f"{surer}; or keep an eye on the first updates after the warm-up"
+        fix = f"compare it with {usual}, or watch the loss where the rate comes to its peak"
     yield Fault(severity=Severity.INFO, where="", message=message, fix=fix)

@@ -266,7 +266,9 @@ def flag_contradicts(patient: Patient, stack: Stack) -> Iterator[Fault]:
 @stack_rule("wrong-constants", of_structure=True)
 def wrong_constants(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A placement's formula with constants of another depth, or of none."""
-    several = near(patient, stack)
+    # The constants of blocks that are run several times are not those of as many blocks.
+    used = [one.measured.matrices for one in in_blocks(stack) if one.measured.matrices]
+    several = near(patient, stack) if len(set(used)) == len(used) else ()
     if not several:
         return
     right = [one for one in several if one.source] or list(several)

@@ -83,8 +83,9 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
             fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
             ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
         )
-    # A schedule that moves a number is not seen in one pass; that of our own models is known to.
-    unknown = [one for one in opening if one.measured.shut_by and not (one.placement and _is_ours(patient))]
+    # A schedule that moves a number is not seen in one pass; one of our own, in trainings and `attach`, is known to.
+    is_ours = any(type(module).__module__ == "normscope.model.placed" for module in patient.model.modules())
+    unknown = [one for one in opening if one.measured.shut_by and not (one.placement and is_ours)]
     if unknown:
         by = listed(name for one in unknown for name in one.measured.shut_by)
         known = sorted({one.placement for one in unknown} - {""})
@@ -106,11 +107,6 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
             f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
             fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are trained",
         )
-
-
-def _is_ours(patient: Patient) -> bool:
-    """Whether a module of NormScope's holds scheduled numbers, which its trainings and `normscope.attach` move."""
-    return any(type(module).__module__ == "normscope.model.placed" for module in patient.model.modules())
 
 
 def _is_trained(of: Sublayer) -> bool:
