@@ -12,6 +12,7 @@ from choosing.recomputed import at, result
 from normscope.choosing.case import NEAR, counts_for
 from normscope.choosing.evidence import stored
 from normscope.choosing.rates import (
+    CARRIED_HELD,
     HELD,
     HELD_BY_MEDIANS,
     WITHIN,
@@ -55,6 +56,12 @@ def test_the_range_holds_most_published_rates_of_families_that_the_law_has_not_s
     # No end of a range is further than this from the rate beyond it, and the rates themselves are further in six.
     assert factors[-1] / WITHIN < 4
     assert sum(factor > 4 for factor in factors) == 6
+
+
+def test_the_range_of_a_carried_rate_holds_the_best_ones_that_were_measured() -> None:
+    there = [one for one in result("rate_transfer")["growths"] if one["way"] == "moved by the law of known rates"]
+    held = sum(abs(one["moved"] - one["foretold"]) <= math.log10(WITHIN) for one in there)
+    assert (held, len(there)) == CARRIED_HELD
 
 
 def beside_medians(known: list[KnownRate], within: float) -> tuple[tuple[int, int], Estimate]:

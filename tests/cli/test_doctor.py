@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from normscope.choosing.rates import law
 from normscope.cli import console as cli_stages
 from normscope.cli.main import main
 from normscope.doctor.diagnose import Diagnosis
@@ -205,6 +206,13 @@ def test_what_is_asked_of_the_doctor(call, finding):
     assert asked["optimizer"] == "adamw"
 
 
+def test_the_best_rate_of_a_smaller_version_is_carried(call):
+    called = call(USABLE, "--set", "depth=4", "--optimizer", "adamw", "--best-at", "5e-3:depth=1", "--json", "-")
+    advice = json.loads(called.out)["advice"]
+    assert advice["carried"] == "from 5e-3, the best of width 8 with 2 sub-layers"
+    assert advice["best_rate"] == pytest.approx(5e-3 * 4 ** law().sublayers)
+
+
 def test_the_command_that_makes_a_rate_surer_is_one_that_runs(call, monkeypatch, tmp_path):
     batches = "def batches(): return [(torch.rand(2, 5, 8), torch.zeros(2, 5, dtype=torch.long))]\n"
     (tmp_path / "own model.py").write_text(f"{MODELS}\ndef alone(depth=2): return encoder(depth)[0]\n{batches}")
@@ -273,6 +281,11 @@ def test_slow_stages_are_named_on_stderr(call, finding, monkeypatch):
         ([USABLE, "--optimizer", "adan"], f"--optimizer adan: choose one of {', '.join(OPTIMIZERS)}"),
         ([USABLE, "--rate", "0"], "--rate must be positive"),
         ([USABLE, "--rate", "inf"], "--rate must be positive"),
+        ([USABLE, "--best-at", "2e-3"], "--best-at 2e-3: give the best peak rate of a smaller version"),
+        ([USABLE, "--best-at", "0:depth=1"], "--best-at 0:depth=1: give the best peak rate"),
+        ([USABLE, "--best-at", "2e-3:deep=1"], "(depth=2) has no such argument"),
+        ([USABLE, "--best-at", "2e-3:depth=1", "--no-advice"], "--best-at is for advice"),
+        ([USABLE, "--best-at", "2e-3:depth=1", "--structure-only"], "--structure-only takes no --best-at"),
         ([USABLE, "--tokens", "0"], "--tokens must be at least 2"),
         ([USABLE, "--import", "missing.py"], "no such file"),
         (["missing.py:encoder"], "no such file: missing.py"),

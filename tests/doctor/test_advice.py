@@ -9,9 +9,17 @@ from torch import nn
 import normscope
 from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose, recommended
-from normscope.choosing.rates import RateFacts, known_rates, law, typical_rate
+from normscope.choosing.rates import (
+    CARRIED_HELD,
+    WITHIN,
+    BestOfSmaller,
+    RateFacts,
+    known_rates,
+    law,
+    typical_rate,
+)
 from normscope.doctor import find_stacks
-from normscope.doctor.advise import advise
+from normscope.doctor.advise import advise, facts_of
 from normscope.doctor.result import FAR
 from normscope.optim import OPTIMIZERS
 from normscope.report.words import learning_rate
@@ -98,6 +106,37 @@ def test_trained_weights_get_no_rate_of_a_training_from_its_beginning():
     found = advised(encoder(2, norm_first=True), trained=True)
     assert found.best_rate is None
     assert "trained" in found.unknown
+
+
+def test_a_rate_of_a_smaller_model_is_carried_as_the_law_moves():
+    """Four blocks instead of one, and no word of what the law says of either."""
+    small, large = encoder(1, norm_first=True), encoder(4, norm_first=True)
+    asked = [facts_of(find_stacks(model, TOKENS), "adamw") for model in (small, large)]
+    assert [one.sublayers for one in asked] == [2, 8]
+    best = BestOfSmaller(5e-3, asked[0])
+    found = advised(large, "adamw", rate=1e-1, smaller=best)
+    assert found.best_rate == pytest.approx(5e-3 * 4 ** law().sublayers)
+    span = found.best_interval
+    assert found.best_rate / span.low == pytest.approx(WITHIN)
+    assert span.high / found.best_rate == pytest.approx(WITHIN)
+    assert found.wanted_place == "above"
+    assert found.confidence == CARRIED_HELD[0] / CARRIED_HELD[1]
+    assert "5e-3, the best of width 32 with 2 sub-layers" in found.basis
+    # What is known without it stands beside it.
+    known = advised(large, "adamw")
+    assert known.carried == ""
+    assert learning_rate(known.best_rate, 2) in found.basis
+    assert (found.median_rate, found.usual_warmup_shares) == (known.median_rate, known.usual_warmup_shares)
+
+
+def test_a_rate_is_carried_where_none_is_known(monkeypatch):
+    monkeypatch.setattr("normscope.doctor.advise.typical_rate", lambda facts: None)
+    model = encoder(2, norm_first=True)
+    same = BestOfSmaller(5e-3, facts_of(find_stacks(model, TOKENS), "adam"))
+    found = advised(model, smaller=same)
+    assert found.best_rate == pytest.approx(5e-3)
+    assert found.unknown == ""
+    assert advised(model, smaller=same, trained=True).best_rate is None
 
 
 def test_an_instance_gives_what_its_name_does_and_its_own_rate_is_the_wanted_one():

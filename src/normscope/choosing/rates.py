@@ -188,6 +188,21 @@ def law() -> RateLaw:
     return RateLaw.fitted(known_rates())
 
 
+@dataclass(frozen=True, slots=True)
+class BestOfSmaller:
+    """The peak rate that was best for a smaller version of a model."""
+
+    rate: float
+    facts: RateFacts
+
+    def carried_to(self, larger: RateFacts) -> float:
+        """The rate, moved as the law moves from the one to the other; what it says of either is not used."""
+        return self.rate * law()(larger) / law()(self.facts)
+
+
+CARRIED_HELD = (11, 11)
+"""How many best rates of models four times as large lie within `WITHIN` of one that was carried, of how many: a test
+counts them in results/rate_transfer."""
 HELD = (45, 52)
 """How many published rates lie within the range of a law that was fitted without their family, of how many: a test
 counts them."""

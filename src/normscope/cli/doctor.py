@@ -18,6 +18,7 @@ from .options import described_by
 from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
 if TYPE_CHECKING:
+    from ..choosing.rates import BestOfSmaller
     from ..doctor.diagnose import Diagnosis
     from ..doctor.result import Severity
     from ..history.explain import Explanation
@@ -34,6 +35,7 @@ def doctor(
     settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
     optimizer: str | None = None,
     rate: float | None = None,
+    best_at: Annotated[str | None, typer.Option(metavar="RATE:KEY=VALUE")] = None,
     tokens: int = 128,
     sequences: int = 4,
     seed: int = 0,
@@ -60,21 +62,23 @@ def doctor(
     \b
       normscope doctor my_model.py:build --rate 3e-4 --html report.html
 
-    target: package.module:function or file.py:function that returns a model, (model, inputs), (model, inputs, loss) or
-    a dict of these and optimizer; a Hugging Face config.json, or a class such as GPT2Config; a folder with a checkpoint
-    or a run; a TOML configuration. settings: Change the configuration, or give the function an argument. optimizer:
-    Optimiser, such as adam or sgd. Without it: the target's own one, or adam. rate: The peak learning rate that you
-    plan to use. tokens: Tokens in each sequence, for targets without inputs. sequences: Sequences in the batch, for
-    targets without inputs. seed: Seed of initial weights and inputs, for targets without one. html: Write the report
-    with its figures to this file. as_json: Write everything as JSON to this file; - prints it. `null` stands for what
-    was not measured. card: Write a card for the model's README, and beside it a badge, FILE.svg. fail_on: The least
-    severity that makes the exit code 1: error, warning or info. no_advice: Leave out the advice on the learning rate.
-    structure_only: Build the model without weights, and tell its streams, placements and formulas alone: a model of
-    any size in seconds. silence: Leave out this rule, beside those silenced in pyproject.toml. log: Explain the
-    spikes and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's trainer_state.json,
-    TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed. annotate: Print each finding as a
-    line for other programs too: github (annotations of a workflow), or gcc (file:line: severity: message, for
-    editors). rules: List all rules and exit.
+    target: package.module:function or file.py:function that returns a model, (model, inputs), (model, inputs, loss)
+    or a dict of these and optimizer; a Hugging Face config.json, or a class such as GPT2Config; a folder with a
+    checkpoint or a run; a TOML configuration. settings: Change the configuration, or give the function an argument.
+    optimizer: Optimiser, such as adam or sgd. Without it: the target's own one, or adam. rate: The peak learning
+    rate that you plan to use. best_at: The peak rate that was best for a smaller version of the model, and the
+    settings that make that version, such as 2e-3:n_layer=4,n_embd=256; the advice carries it to this one. tokens:
+    Tokens in each sequence, for targets without inputs. sequences: Sequences in the batch, for targets without
+    inputs. seed: Seed of initial weights and inputs, for targets without one. html: Write the report with its
+    figures to this file. as_json: Write everything as JSON to this file; - prints it. `null` stands for what was
+    not measured. card: Write a card for the model's README, and beside it a badge, FILE.svg. fail_on: The least
+    severity that makes the exit code 1: error, warning or info. no_advice: Leave out the advice on the learning
+    rate. structure_only: Build the model without weights, and tell its streams, placements and formulas alone: a
+    model of any size in seconds. silence: Leave out this rule, beside those silenced in pyproject.toml. log:
+    Explain the spikes and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's
+    trainer_state.json, TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed. annotate: Print
+    each finding as a line for other programs too: github (annotations of a workflow), or gcc (file:line: severity:
+    message, for editors). rules: List all rules and exit.
     """
     if rules:
         _list_rules()
@@ -106,8 +110,11 @@ def doctor(
         raise UserError(
             "name a TARGET, such as GPT2Config or file.py:function; `normscope doctor --help` lists them all"
         )
+    if no_advice and best_at is not None:
+        raise UserError("--best-at is for advice, which --no-advice leaves out")
     if structure_only:
-        _refuse_with_structure(rate=rate, html=html, log=log, optimizer=optimizer)
+        _refuse_with_structure(rate=rate, best_at=best_at, html=html, log=log, optimizer=optimizer)
+    smaller = None if best_at is None else _read_best_at(best_at)
     refuse_missing_target(target)
     with StageDisplay(stderr()) as display, LateStages(display) as watch:
         watch(f"reading {target}", 0, 1)
@@ -131,7 +138,12 @@ def doctor(
                 rate, warmup = peak_of(history.history)
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
         watch(f"looking at {found.title}", 0, 1)
-        measured = None if structure_only else {"optimizer": optimizer, "rate": rate, "advise": not no_advice}
+        measured: dict[str, Any] | None = (
+            None if structure_only else {"optimizer": optimizer, "rate": rate, "advise": not no_advice}
+        )
+        if measured is not None and smaller is not None:
+            version = opened(target, [*settings, *smaller[1]], tokens=tokens, sequences=sequences, seed=seed)
+            measured["smaller"] = _best_of_smaller(smaller[0], version, optimizer or found.optimizer or "adam")
         diagnosis = _diagnosed(found, silenced, measured, watch)
     from ..doctor.result import worst_of
 
@@ -171,7 +183,9 @@ def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
 def _refuse_with_structure(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
-            raise UserError(f"--structure-only takes no --{name}: without weights there is nothing to measure")
+            raise UserError(
+                f"--structure-only takes no --{name.replace('_', '-')}: without weights there is nothing to measure"
+            )
 
 
 _SCHEMA = 2
@@ -197,6 +211,33 @@ def _known_optimizer(optimizer: str | None) -> str | None:
     if known is not None and known not in OPTIMIZERS:
         raise UserError(f"--optimizer {optimizer}: choose one of {', '.join(OPTIMIZERS)}")
     return known
+
+
+def _read_best_at(text: str) -> tuple[float, list[str]]:
+    """A rate, and the settings of the model that it was best for. Raises UserError."""
+    rate, _, settings = text.partition(":")
+    try:
+        value = float(rate)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf or not settings:
+        raise UserError(
+            f"--best-at {text}: give the best peak rate of a smaller version of the model and the settings that make "
+            "that version, such as 2e-3:n_layer=4,n_embd=256"
+        )
+    return value, settings.split(",")
+
+
+def _best_of_smaller(rate: float, target: "Target", optimizer: Any) -> "BestOfSmaller":
+    """Raises UserError for a version that cannot be looked at."""
+    from ..choosing.rates import BestOfSmaller
+    from ..doctor.advise import facts_of, name_of
+    from ..doctor.diagnose import structure
+
+    try:
+        return BestOfSmaller(rate, facts_of(structure(target.model, target.inputs).stacks, name_of(optimizer)))
+    except ValueError as error:
+        raise UserError(f"--best-at, the smaller version: {' '.join(str(error).split())}") from error
 
 
 def _silenced(given: list[str]) -> tuple[str, ...]:
@@ -234,6 +275,7 @@ def _diagnosed(
             loading=target.loading,
             clip_norm=target.clip_norm,
             advise=measured["advise"],
+            smaller=measured.get("smaller"),
             watch=watch,
             **said,
         )

@@ -7,8 +7,9 @@ from typing import Literal
 
 import torch
 
-from ..choosing.rates import ADAM, HELD, STEPS, RateFacts, typical_rate
+from ..choosing.rates import ADAM, CARRIED_HELD, HELD, STEPS, WITHIN, BestOfSmaller, RateFacts, typical_rate
 from ..optim import OPTIMIZERS
+from ..report.words import learning_rate
 from .record import Stack
 from .result import Advice, RateRange
 
@@ -51,8 +52,10 @@ def advise(
     wanted_rate: float | None,
     wanted_warmup_updates: int | None = None,
     trained: bool = False,
+    smaller: BestOfSmaller | None = None,
 ) -> Advice:
-    """By known rates; trained: whether the weights have been.
+    """By the best rate of a smaller version where one is given, else by known rates; trained: whether the weights have
+    been.
 
     Raises ValueError for an unknown optimiser, and a wanted rate that is not positive.
     """
@@ -68,21 +71,43 @@ def advise(
         wanted_warmup_updates=wanted_warmup_updates,
         notes=STEPS.get(name, () if name in OPTIMIZERS else (f"{name} is taken for one like Adam",)),
     )
-    known = None if trained else typical_rate(facts_of(stacks, name))
-    if known is None:
+    facts = facts_of(stacks, name)
+    known = None if trained else typical_rate(facts)
+    if known is not None:
+        asked = replace(
+            asked,
+            unknown="",
+            basis=known.stands_on,
+            recipes=known.recipes,
+            ladders=known.trainings,
+            best_rate=known.rate,
+            best_interval=RateRange(low=known.low, high=known.high),
+            median_rate=known.median_rate,
+            usual_warmup_shares=tuple(known.warmups),
+        )
+    if smaller is not None and not trained:
+        asked = _carried(asked, smaller, facts)
+    if wanted_rate is None or (span := asked.best_interval) is None:
         return asked
-    rate = wanted_rate or known.rate
     place: Literal["above", "below", "in range"]
-    place = "above" if rate > known.high else "below" if rate < known.low else "in range"
+    place = "above" if wanted_rate > span.high else "below" if wanted_rate < span.low else "in range"
+    return replace(asked, wanted_place=place)
+
+
+def _carried(advice: Advice, smaller: BestOfSmaller, facts: RateFacts) -> Advice:
+    """With the smaller model's best rate in place of the known one, which stands beside it."""
+    rate, (held, of) = smaller.carried_to(facts), CARRIED_HELD
+    beside = "" if advice.best_rate is None else f" Known rates alone say {learning_rate(advice.best_rate, 2)}."
+    small = smaller.facts
+    was = f"{learning_rate(smaller.rate)}, the best of width {small.width} with {small.sublayers} sub-layers"
     return replace(
-        asked,
+        advice,
         unknown="",
-        basis=known.stands_on,
-        recipes=known.recipes,
-        ladders=known.trainings,
-        best_rate=known.rate,
-        best_interval=RateRange(low=known.low, high=known.high),
-        median_rate=known.median_rate,
-        wanted_place=None if wanted_rate is None else place,
-        usual_warmup_shares=tuple(known.warmups),
+        confidence=held / of,
+        carried=f"from {was}",
+        basis=f"From {was}, moved as the law over known rates moves to width {facts.width} with {facts.sublayers} "
+        f"sub-layers; whether it loses less so than as it is, is undecided. Such a range held the best rate of {held} "
+        f"of {of} models that were four times as large.{beside}",
+        best_rate=rate,
+        best_interval=RateRange(low=rate / WITHIN, high=rate * WITHIN),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from ..choosing.rates import BestOfSmaller
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .lint.linter import asked_rules, lint, reasons
@@ -67,6 +68,7 @@ def diagnose(
     silenced: Collection[str] = (),
     target: str = "",
     advise: bool = True,
+    smaller: BestOfSmaller | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
     """The whole diagnosis on a batch; `normscope.diagnose` explains every argument, and may do without one.
@@ -93,6 +95,7 @@ def diagnose(
             wanted_rate=wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate,
             wanted_warmup_updates=wanted_warmup_updates,
             trained=trained,
+            smaller=smaller,
         )
     watch("prediction", 0, 1)
     # The theory is of random weights, and has nothing to say of others.

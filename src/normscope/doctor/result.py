@@ -112,6 +112,8 @@ class Advice:
     """How often `best_interval` holds a published rate that it was not made from, such as 0.85."""
     basis: str = ""
     """What the rate comes from, as sentences; "" without one."""
+    carried: str = ""
+    """From which rate of which smaller model it was carried; "" for one of known rates."""
     recipes: int = 0
     """Published ones under this optimiser near this width, behind the rate ..."""
     ladders: int = 0

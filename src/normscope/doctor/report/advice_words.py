@@ -120,9 +120,11 @@ def _usual(advice: Advice) -> str:
 
 def _why_usual(advice: Advice) -> str:
     """The range and what stands behind it, the naive rate among it, or why there is none."""
-    if (span := advice.best_interval) is None or advice.median_rate is None:
+    if (span := advice.best_interval) is None:
         return advice.unknown
+    if advice.carried:
+        return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}, {advice.carried}"
     told = [counted(advice.recipes, "recipe")] if advice.recipes else []
     told += [counted(advice.ladders, "ladder")] if advice.ladders else []
-    median = f"median of {joined(told)}: {learning_rate(advice.median_rate, 2)}"
+    median = f"median of {joined(told)}: {learning_rate(advice.median_rate or 0.0, 2)}"
     return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)} by a law; {median}"
