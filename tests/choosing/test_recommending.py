@@ -88,8 +88,7 @@ def test_the_nearest_recipe_is_of_such_a_model_and_says_where_its_rate_lies(
     read = [one for one in recipes() if one.model == case.model and one.optimizer in ("adam", "adamw")]
     having = sum(one.placement == "pre-ln" for one in read)
     assert (
-        f"It is in {having} of {len(read)} published recipes for such models. The nearest of these in size: "
-        in placement.sure
+        f"It is in {having} of {len(read)} published recipes for such models. The nearest in size: " in placement.sure
     )
     assert placement.sure.partition("in size: ")[2].partition(".")[0] in " ".join(one.citation for one in read)
 

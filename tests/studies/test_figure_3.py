@@ -231,7 +231,7 @@ class TestStudy:
         monkeypatch.setattr(
             pool,
             "train_command",
-            lambda cell, stop_when=None: ["-c", "raise SystemExit('no room')", "train"],
+            lambda *asked: ["-c", "raise SystemExit('no room')", "train"],
         )
         with pytest.raises(UserError, match=r"seed-1: no room \(log: "):
             measure(TINY, Pieces(tmp_path))

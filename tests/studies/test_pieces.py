@@ -91,6 +91,8 @@ OTHERWISE = (
 MEASURED_BY = {
     "advice": "advice.training",
     "rates-at-size": "rates_at_size.training",
+    "horizons": "advice.training",
+    "rate-transfer": "advice.training",
     "depth": "theory.simulation",
     "hidden-state": "theory.simulation",
 }

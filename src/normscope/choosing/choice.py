@@ -251,7 +251,7 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
         having = [one for one in read if one.placement == BASELINE]
         if near_recipe := nearest(RateFacts.of_case(case, BASELINE), having):
             several = f"{len(having)} of {counted(len(read), 'published recipe')} for such models"
-            said += f" It is in {several}. The nearest of these in size: {near_recipe.citation}."
+            said += f" It is in {several}. The nearest in size: {near_recipe.citation}."
         for other in own:
             found = other.findings[0]
             setting = choice.settings[found.setting]

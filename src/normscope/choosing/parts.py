@@ -86,7 +86,7 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
     if not choice.measured:
         said.append(f"Nothing of ours was measured on {choice.case.model} models under {choice.case.optimizer}.")
     elif all(one.scale == "small-scale" for one in choice.measured):
-        said.append("This model is larger than all that we trained: our evidence is only small-scale for it.")
+        said.append("This model is larger than all that we trained: evidence is only small-scale.")
     elif any(one.scale == "near" for one in choice.measured):
         near = [one.setting.name for one in choice.measured if one.scale == "near"]
         said.append(f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else is farther.")
@@ -97,8 +97,8 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
         groups = [f"{group}: {_first(names)}" for group, names in named.items() if names]
         said.append(f"{answered.question.heading} {'; '.join(groups or ['not known of any']).capitalize()}.")
     said.append(
-        "What is supported at a small scale is a reason to try it, and none to rely on it: `normscope doctor` names a "
-        "rate and a warm-up for a model of yours, and `normscope compare` trains candidates on your own text."
+        "A small scale is a reason to try it, and none to rely on it: `normscope doctor` names a rate for a model of "
+        "yours, and `normscope compare` trains candidates on your text."
     )
     return PageSection(heading="In short", before=said)
 
