@@ -100,7 +100,11 @@ def run(config: HorizonsConfig, pieces: Pieces) -> Findings:
                 caption="A point a case and horizon, a hue an optimiser.",
                 panels=[
                     carrying.picture(
-                        [one for one in found if one.smaller.updates == shortest],
+                        [
+                            one
+                            for one in found
+                            if one.smaller.updates == shortest and one.smaller.learned and one.larger.learned
+                        ],
                         f"moved from {shortest:,} updates",
                         lambda one: float(one.larger.updates),
                         "updates",
