@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_137,
+    "lines": 69_138,
     "lines of normscope": 54_919,
     "files": 403,
     "import lines, %": 5.97,

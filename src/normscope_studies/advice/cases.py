@@ -43,7 +43,7 @@ class AdviceCase:
     length: int = 32
     """Of a sequence."""
     reach: int = 2
-    """How many of the study's horizons it is trained for."""
+    """For how many lengths the study of horizons trains it."""
     narrower: float = 1.0
     """How many times narrower the model is that its rates are measured by: matrices and the head take steps so much
     smaller, and begin smaller by its root, as in µP (Yang et al. 2022, arXiv:2203.03466, table 8)."""
@@ -156,13 +156,12 @@ class AdviceConfig:
     """Cases, and how long they are trained."""
 
     cases: tuple[AdviceCase, ...]
-    horizons: tuple[int, ...] = (1_000, 200, 4_000, 16_000)
-    """Updates of a training, in the order in which they are trained; a case is trained for the first `reach` of
-    them."""
+    updates: int = 1_000
+    """Of a training."""
     range_test_updates: int = 60
     """Of a range test."""
     warmup_shares: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
-    """Warm-ups that are tried at the best rate of the first horizon, of its updates."""
+    """Warm-ups that are tried at the best rate, as shares of the updates."""
     text_file: str = "corpora/wikipedia.txt"
     """Running text, for characters and pieces."""
     corpus: str = "corpora/multi30k_deen"
@@ -175,9 +174,7 @@ class AdviceConfig:
             raise ValueError(
                 "cases must be of at least three families, because each is judged by a rule fitted to the others"
             )
-        check_least(self, range_test_updates=1, processes=0)
-        if not self.horizons or min(self.horizons) < 20 or len(set(self.horizons)) < len(self.horizons):
-            raise ValueError(f"horizons must be numbers of updates from 20 on, none twice, got {self.horizons}")
+        check_least(self, updates=20, range_test_updates=1, processes=0)
         if not all(0 <= share <= 0.5 for share in self.warmup_shares):
             raise ValueError(f"warmup_shares must lie in [0, 0.5], got {self.warmup_shares}")
 

@@ -12,8 +12,8 @@ from .training import baselines_of, train_once
 _TrainingOutcome = Mapping[str, Any]
 """What `train_once` returns."""
 HALF, NEARER_HALF = 3, 2
-"""Rungs on either side of where the search begins, at first: of the first horizon, and of others, which begin at its
-best."""
+"""Rungs on either side of where the search begins, at first: where nothing is known, and about a rung that was best for
+trainings like these."""
 MOST = 6
 """Further ones that are tried beyond an end."""
 FIRST_STEPS = {"sgd": 8, "lion": -1}

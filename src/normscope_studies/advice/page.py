@@ -55,7 +55,7 @@ def by_warmup(
 
 
 def tables(found: Advised) -> list[StudyTable]:
-    """Rules side by side, looks, horizons, warm-ups, and every case."""
+    """Rules side by side, looks, warm-ups, and every case."""
     named, naive, warmups = found.named, found.named[NAIVE], found.warmups
     half = {
         "median_regret": "median, % of the gain",

@@ -31,7 +31,7 @@ TRAINED = (KNOWN, NAIVE, FOLKLORE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A case that learned: its ladder of the first horizon, and what is known of it without one."""
+    """A case that learned: its ladder, and what is known of it without one."""
 
     ladder: Ladder
     facts: RateFacts
@@ -179,7 +179,7 @@ def less_by_family(lost: Iterable[tuple[str, float]]) -> Estimate:
 
 
 LOOKS = (25, 50, 100, 200, 400, 700)
-"""Updates of the first horizon after which trainings at several rates are compared."""
+"""Updates after which trainings at several rates are compared."""
 _AROUND = (-1, 0, 1)
 """Rungs about the naive rate: half of it, it and twice it."""
 _LAST_SHARE = 0.2

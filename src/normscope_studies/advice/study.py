@@ -120,7 +120,7 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
 
 
 def _ladder(config: AdviceConfig, case: AdviceCase, pieces: Pieces) -> Ladder:
-    return ladder_from(case, None, config.horizons[0], config, pieces)
+    return ladder_from(case, None, config.updates, config, pieces)
 
 
 def claims(advised: Advised) -> list[Claim]:
@@ -229,7 +229,7 @@ def conditions(config: AdviceConfig, found: Sequence[Ladder]) -> dict[str, str]:
         f"of second order, Multi30k ({config.corpus}), images of digits; decoders learn the next token, encoders the "
         f"text itself, of which {MASKED:.0%} is masked, encoder-decoders a translation or the second half of a row",
         "trainings": f"{sum(len(one.outcomes) + len(one.again) for one in found)} of ladders, of "
-        f"{config.horizons[0]:,} updates; linear warm-up over 1 % of them, "
+        f"{config.updates:,} updates; linear warm-up over 1 % of them, "
         "8 % where residual sums are normed, then a cosine to a tenth unless the case says otherwise; nothing clipped",
         "optimisers": f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW and Muon with "
         f"weight decay {OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
@@ -238,7 +238,7 @@ def conditions(config: AdviceConfig, found: Sequence[Ladder]) -> dict[str, str]:
         if set(rules.PACKAGED.values()) <= set(installed())
         else "left out where their packages (prodigyopt, schedulefree) are not installed",
         "rates": "factors of two, at least seven, until the best has two on either side",
-        "seeds": "two, of weights and batches, at the best rung of the first horizon and its neighbours; else one",
+        "seeds": "two, of weights and batches, at the best rung and its neighbours; else one",
         "loss": f"mean cross-entropy at the end in nats, on about {VALID_TOKENS:,} held-out targets; gain: over a "
         "model of pairs of tokens, or of single ones where the best does not reach that",
         "cases": f"{len(config.cases)} in {len({case.family for case in config.cases})} families of model, text and "
@@ -257,8 +257,8 @@ _SMALL = (
 SCALES = scales(
     AdviceConfig,
     every={"cases": tuple(cases()), "warmup_shares": (0.0, 0.01, 0.08)},
-    smoke={"cases": _SMALL, "horizons": (60, 30), "range_test_updates": 30, "warmup_shares": (0.0, 0.05)},
-    paper={"horizons": (4_000, 1_000, 16_000, 64_000)},
+    smoke={"cases": _SMALL, "updates": 60, "range_test_updates": 30, "warmup_shares": (0.0, 0.05)},
+    paper={"updates": 4_000},
 )
 STUDY = Study(
     title="Advice: which learning rate is best?",
