@@ -92,7 +92,7 @@ def gpt2(blocks: int = 4, width: int = 64, tokens: int = 64) -> tuple[Any, Any]:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes = {"n_embd": width, "n_layer": blocks, "n_positions": tokens}
+    sizes: dict[str, Any] = {"n_embd": width, "n_layer": blocks, "n_positions": tokens}
     config = GPT2Config(vocab_size=1000, n_head=4, bos_token_id=None, eos_token_id=None, **sizes)
     return GPT2LMHeadModel(config), torch.randint(1000, (1, tokens))
 
@@ -170,7 +170,7 @@ CURVES: dict[str, tuple[str, Callable[..., Point], list[int]]] = {
     "corpus": ("MB", corpus, [20, 200]),
 }
 """By name: the unit of its sizes, what measures a point, and the sizes."""
-PARTS = {"report": "report", "diagnosis": ("plain", "diagnosis"), "corpora": "corpus"}
+PARTS = {"report": ("report",), "diagnosis": ("plain", "diagnosis"), "corpora": ("corpus",)}
 
 
 def point(name: str, size: int, folder: Path, rounds: int) -> Point:

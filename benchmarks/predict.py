@@ -15,11 +15,13 @@ import resource
 import subprocess
 import sys
 import time
+from typing import Literal
 
+_Stack = Literal["encoder", "decoder"]
 DEFAULT = ("pre-ln", "post-ln", "denseformer", "attn-res-inkling")
 
 
-def measure(placement: str, stack: str, blocks: int) -> None:
+def measure(placement: str, stack: _Stack, blocks: int) -> None:
     """Print what one prediction takes."""
     from normscope.theory.predict import ModelSetting, predict
 
@@ -55,7 +57,7 @@ def growth(options: argparse.Namespace) -> None:
         print(f"| {placement} | " + " | ".join(cells) + " |", flush=True)
 
 
-def together(stack: str, blocks: int, rounds: int) -> None:
+def together(stack: _Stack, blocks: int, rounds: int) -> None:
     """Print what every placement takes, and all together."""
     from normscope.placement import registered
     from normscope.theory.moments import Unpredictable
