@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import UserError, place_in_user_code
+from ..errors import UserError, place_in_user_code, user_errors
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .options import described_by
 from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
@@ -234,10 +234,8 @@ def _best_of_smaller(rate: float, target: "Target", optimizer: Any) -> "BestOfSm
     from ..doctor.advise import facts_of, name_of
     from ..doctor.diagnose import structure
 
-    try:
+    with user_errors(ValueError, said=lambda error: f"--best-at, the smaller version: {' '.join(str(error).split())}"):
         return BestOfSmaller(rate, facts_of(structure(target.model, target.inputs).stacks, name_of(optimizer)))
-    except ValueError as error:
-        raise UserError(f"--best-at, the smaller version: {' '.join(str(error).split())}") from error
 
 
 def _silenced(given: list[str]) -> tuple[str, ...]:
