@@ -49,23 +49,26 @@ def _arms(make: Callable[..., Family], where: Where) -> dict[str, Arm]:
     ours, first_peer, *_ = family.make
     usual, *larger = family.tokens
     one = Way(system=ours, precision="bf16", tokens=usual)
-    first = [replace(one, system=system) for system in family.make]
+    compiled = [replace(one, tokens=tokens, compiled=True) for tokens in family.tokens]
+    first = [replace(one, system=system) for system in (ours, first_peer)] + compiled
     first += [replace(one, tokens=tokens, system=system) for tokens in larger for system in (ours, first_peer)]
-    ways = [replace(one, tokens=tokens, compiled=True) for tokens in family.tokens]
+    profiles = [compiled[-1], one]
+    ways = [replace(one, system=first_peer, compiled=True), *(replace(one, system=s) for s in family.make)]
     ways += [replace(one, precision=precision, system=s) for precision in precisions[1:] for s in family.make]
     ways += [replace(one, fused=False)]
     ways += [replace(one, batches="from pinned memory"), replace(one, batches="from ordinary memory")]
-    ways += [replace(one, system=system, compiled=True) for system in family.make if system != ours]
+    ways += [replace(one, system=system, compiled=True) for system in family.make if system not in (ours, first_peer)]
     ways += [replace(one, precision=precision, compiled=True) for precision in precisions[1:]]
-    # Compiling takes longer than all the rest of a quick trial.
-    ways = [way for way in ways if not (way.compiled and where.quick)]
+    if where.quick:
+        # Compiling takes longer than all the rest of a quick trial.
+        first, profiles, ways = ([way for way in some if not way.compiled] for some in (first, profiles, ways))
     # What matters most, then what takes longest, which nothing is begun behind that may take as long.
     arms: dict[str, Arm] = {"product bf16": partial(product_rate, where, "bf16")}
     arms |= {f"operations, {tokens:,} tokens": partial(_operations, family, where, tokens) for tokens in family.tokens}
     arms |= {str(way): partial(_timed, family, where, way) for way in first}
-    arms |= {f"profile of {one}": partial(_profiled, family, where, one)}
+    arms |= {f"profile of {way}": partial(_profiled, family, where, way) for way in profiles}
     arms |= {f"product {precision}": partial(product_rate, where, precision) for precision in precisions[1:]}
-    return arms | {str(way): partial(_timed, family, where, way) for way in ways}
+    return arms | {str(way): partial(_timed, family, where, way) for way in ways if str(way) not in arms}
 
 
 def _timed(family: Family, where: Where, way: Way) -> Measured:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from normscope.tasks.loss import smoothed_cross_entropy
+from normscope.tasks.loss import plain_chunk, smoothed_cross_entropy
 
 
 def _reference(hidden_MD: Tensor, weight_VD: Tensor, target_M: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -97,3 +97,26 @@ def test_sums_match_fairseq(shared: Path, name: str):
     assert smoothed.item() == pytest.approx(float(fixture["smoothed_loss_sum"]), rel=2**-21)
     assert nll.item() == pytest.approx(float(fixture["nll_sum"]), rel=1e-10)
     assert len(logits) == int(fixture["target_tokens"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_devices_chunk_has_torchs_loss_and_gradient_to_the_last_place(dtype: torch.dtype):
+    """Against float64, for targets that are hardly likely and for one that is nearly certain."""
+    torch.manual_seed(0)
+    logits_CV, target_C = (3 * torch.randn(6, 11)).to(dtype), torch.tensor([0, 10, 3, 3, 7, 2])
+    logits_CV[5, 2] = 14.0
+    exact_CV = logits_CV.double().requires_grad_()
+    nll = functional.cross_entropy(exact_CV, target_C, reduction="sum")
+    nll.backward()  # type: ignore[no-untyped-call]
+    assert exact_CV.grad is not None
+    gradient_CV, sums_2 = plain_chunk(logits_CV, target_C)
+    assert gradient_CV.dtype == dtype
+    # An element's own rounding; and that of the logarithm of a sum near 1, against 1e-4 of the target nearly certain.
+    exact = torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(
+        gradient_CV.double(),
+        exact_CV.grad,
+        rtol=torch.finfo(dtype).eps + 40 * torch.finfo(exact).eps,
+        atol=2 * torch.finfo(exact).eps,
+    )
+    torch.testing.assert_close(sums_2.double(), nll.detach().expand(2), rtol=2e-6, atol=0)

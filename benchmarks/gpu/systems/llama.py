@@ -27,7 +27,7 @@ def family(*, quick: bool) -> Family:
         },
         batches=partial(_batches, config, vocabulary),
         tokens_of=lambda batch: len(batch.tokens_N),
-        tokens=(128,) if quick else (16_384,),
+        tokens=(128,) if quick else (16_384, 32_768),
         decay=True,
     )
 
