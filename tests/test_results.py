@@ -79,7 +79,15 @@ def test_the_manual_has_the_figures_that_parts_have_measured_on_a_device() -> No
         tuple(f"{row[key]:{form}}" for key, form in zip(keys, (",.0f", ".2f", ".1f", ",.0f"), strict=True))
         for row in rows
     ]
-    (profiled,) = (arm for name, arm in parts["step-llama"]["arms"].items() if name.startswith("profile"))
+    before, now = _part("step-llama-before"), parts["step-llama"]
+    (profiled,) = (arm for name, arm in before["arms"].items() if name.startswith("profile"))
+    gained = [f"{part['rows'][row]['× transformers']:.2f}" for row in (0, 2) for part in (before, now)]
+    assert (
+        "{} times transformers' rate then, {} now, each beside transformers in its own run; compiled {} and {}.".format(
+            *gained
+        )
+        in page
+    )
     ours = parts["decode"]["rows"][0]
     there, here = (parts["doctor"]["arms"][f"GPT-2 of transformers{place}"] for place in ("", " on the CPU"))
     assert {key: there[key] for key in ("findings", "placements")} == {k: here[k] for k in ("findings", "placements")}
