@@ -154,7 +154,8 @@ class TestLoss:
         # A norm takes off what lies along the output: the mean of the rows' softmax.
         g = g - y * (g * y).sum(-1, keepdim=True) / y.square().sum(-1, keepdim=True)
         products = (g @ g.mT).mean(0).double() / 64
-        found = loss_gradient(stack, model)
+        found, along = loss_gradient(stack, model)
+        assert along == 0.0  # no row of its own
         assert found.one == pytest.approx(float(products.trace()) / 8, rel=0.03)
         # Thousandths of a token's own square, but there are as many of them as pairs.
         assert found.two == pytest.approx(float(products.sum() - products.trace()) / 56, rel=0.3)

@@ -16,9 +16,9 @@ from .lanes import Lane, first_of
 from .mixing import NOTHING, Array, Entry, Products, make, root, squared
 from .moments import Atoms, Moments, Remainder, Use, single
 from .operations import CENTRING, norms_of
-from .places import Places, scaled
+from .places import Places, scaled, whole_of
 from .settings import InitialState, ModelSetting
-from .stream import MomentEnd, MomentStack
+from .stream import Applied, MomentEnd, MomentStack
 from .sublayers import gradient_square
 
 
@@ -46,14 +46,15 @@ class StackGradients:
     """At the parts of the stream that trained numbers of the formula bring, in their order."""
 
 
-def backward(stack: MomentStack, at_output: Products) -> StackGradients:
+def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> StackGradients:
     """The way back through a stack that has run forward.
 
-    at_output: of the loss's gradient at the output tokens.
+    at_output: of the loss's gradient at the output tokens. along: what of its E‖g‖² lies along the output itself.
 
     A path through a sub-layer is independent of any other, since its matrices are its own: squared gradients add up
-    over sub-layers. Paths beside the sub-layers have added up in the coefficients, signs and all. Paths through one
-    sub-layer in two passes have a covariance, and its matrices the sum of what its passes bring.
+    over sub-layers, but for what lies along the output (`_Crossing`). Paths beside the sub-layers have added up in the
+    coefficients, signs and all. Paths through one sub-layer in two passes have a covariance, and its matrices the sum
+    of what its passes bring.
     """
     flow, setting = (_LoopedFlow if stack.atoms.related[0] else _Flow)(stack.atoms), stack.setting
     flow.add(stack.output, at_output)
@@ -61,6 +62,7 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
     # Of what comes through F: the norm below takes the mean over features off, which what comes past F does not have.
     left = 1 - 1 / stack.atoms.scatter_width if setting.norm in CENTRING else 1.0
+    crossing = _Crossing(stack, along) if np.any(along) and not stack.atoms.related[0] else None
     remainders, uses = list(stack.atoms.remainders), list(stack.atoms.learnt)
     arrived: list[Arrived] = []
     learnt: list[Products] = []
@@ -86,6 +88,8 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
             for name in made.silent:
                 found[name] += 0.0
             found[made.last] += times * gradient_square(g, made.last_inputs, made.last_width, stack.tokens, sequences)
+            if crossing is not None:
+                at_input = at_input.plus(crossing.at(applied))
             flow.add(applied.input, at_input, through, (applied.atom, later))
             if own:
                 arrived.append(Arrived(g, tuple(at_projections), at_input.scaled(through)))
@@ -96,6 +100,44 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     sums = {f"cross_{name}" if of_cross else name: np.array(of[::-1]) for (name, of_cross), of in squares.items()}
     weights = {name: np.sqrt(np.maximum(0.0, of.reshape(loops, -1).sum(0))).tolist() for name, of in sums.items()}
     return StackGradients(weights, memory, arrived[::-1], learnt[::-1])
+
+
+class _Crossing:
+    """What gradients past an F have in common with those through it, where both lie in part along the output y.
+
+    With a tied projection a token's own row in y puts -y into every gradient, and y is made of what every F has made.
+    F's transpose turns -F(x) into its gain times -x, which other tokens have a part of.
+    """
+
+    def __init__(self, stack: MomentStack, along: Entry) -> None:
+        self.stack, self.size, self.grown = stack, root(along / stack.output.q), 1.0
+        """grown: by how much what comes through Fs has made that part larger on the way down."""
+
+    def at(self, applied: Applied) -> Products:
+        """Twice the covariance of both gradients at what F reads."""
+        x, output, made, n = applied.input, self.stack.output, applied.map.projections[0], self.stack.setting.tokens
+        (c, b), (c_x, b_x), (own, own_back) = output.at(applied.atom), output.at(x.size - 1), x.at(x.size - 1)
+        if applied.site.kind == "cross_attention" or not (np.all(own) and np.all(own_back) and np.all(c_x)):
+            return NOTHING
+        ratio, past = c_x / own, self.size * b_x / own_back
+        kept = self.grown * ratio
+        back = made.back(Products(self.size * self.grown * b * c, 0.0 * x.p)).scaled(made.onward)
+        # A norm between takes off what lies along its input.
+        normed = applied.normed_values or (x.normed and applied.atom not in x.atoms.past_norms)
+        # Of the gradient past F with x, of one token, which has its row as well, and of two.
+        one, two = past * (output.q / ratio - kept * x.q), -x.p * (past * kept)
+        if isinstance(two, np.ndarray):
+            through, with_x, share = whole_of(back), whole_of(Products(one, two)), x.p / np.sqrt(np.outer(x.q, x.q))
+            np.fill_diagonal(share, 1.0)
+            whole, off = through.sum(1), (through * share).sum(1) * normed
+            found = off[:, None] * with_x - through @ with_x
+            found = Products(2 * found.diagonal(), found + found.T)
+        else:
+            whole, off = back.one + (n - 1) * back.two, (back.one + (n - 1) * back.two * x.p / x.q) * normed
+            of_two = (back.one - off) * two + back.two * (one + (n - 2) * two)
+            found = Products(-2 * ((back.one - off) * one + (n - 1) * back.two * two), -2 * of_two)
+        self.grown = self.grown + (whole - off) / (past * ratio)
+        return found
 
 
 def _at_learnt(flow: "_Flow", remainders: list[Remainder], uses: list[Use], above: int) -> list[Products]:
@@ -204,7 +246,7 @@ class _LoopedFlow(_Flow):
         return self._arrived.covariance(*at_both)
 
 
-def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
+def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, Entry]:
     """At an output token: E‖Σ_v (softmax_v - target_v) E_v‖² / N², N all tokens, and the products of two tokens.
 
     Logits are Gaussian with the variance q and the covariance p of the output, so that over V entries E Σ softmax² is
@@ -213,7 +255,7 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
     logit apart and a share of the softmax, and so a part of the gradient. Of that part a norm at the output takes off
     what lies along the output itself, y: E_o (1 - α²) is left, and α y, which tokens have in common. (No norm further
     down takes anything off: F is homogeneous, so that the gradient stays orthogonal to the stream.) A text asks for
-    the rows that its next places hold, which is the opposite sign.
+    the rows that its next places hold, which is the opposite sign. The second result is E‖α y‖².
     """
     output = stack.output
     vocabulary = model.vocabulary
@@ -236,7 +278,8 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
 
     two = common(output.p, model.target.same_within, model.target.asked_within)
     apart = common(output.apart, model.target.same_apart, model.target.asked_apart)
-    return Products(one, two, apart).scaled(row / (model.tokens * model.sequences) ** 2)
+    size_of_all = row / (model.tokens * model.sequences) ** 2
+    return Products(one, two, apart).scaled(size_of_all), own.share**2 * removed * size_of_all
 
 
 def _softmaxes(covariance: Entry, vocabulary: int, less: int) -> Entry:

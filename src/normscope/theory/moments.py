@@ -55,6 +55,8 @@ class Atoms:
         self._one: int | None = None
         self.normed: dict[Hashable, Moments] = {}
         """What a norm that is the same for all has made of a value."""
+        self.past_norms: set[int] = set()
+        """Parts that were added to a norm's output, or to what F has read."""
         self.bent = 0.0
         """The largest share of what a squashing norm read that another one had bent."""
         self.remainders: list[Remainder] = []
@@ -229,6 +231,12 @@ class Moments:
         found = self.atoms.covariance(self.both(scaled=False)[0], other.both(scaled=False)[0])
         return scaled(found, self.scale, other.scale, self.atoms.places)
 
+    def at(self, atom: int) -> tuple[Entry, Entry]:
+        """Its coefficients of one part, and those of gradients."""
+        if self.lane is None or atom >= self.size:
+            return (self.scale, self.back) if atom == self.size - 1 else (0.0, 0.0)
+        return self.lane.forward[atom] * self.scale, self.lane.back[atom] * self.back
+
     def _by_place(self, dense: Array) -> Array:
         places = self.atoms.places
         return dense if places is None or dense.ndim == 2 else np.outer(dense, np.ones(places.count))
@@ -312,6 +320,8 @@ def _sum(left: Moments, right: Moments) -> Moments:
     if left.lane is None or right.lane is not None or right.size <= left.size or left.atoms.related[0]:
         return _sum_in_common(left, right)
     # A branch meets the stream: no part in common, so squares add up.
+    if left.normed:
+        left.atoms.past_norms.add(right.size - 1)
     lane, scale, back, index = left.lane, left.scale, left.back, right.size - 1
     if not divides(scale, back):
         lane, scale, back = Lane(*left.both()), 1.0, 1.0

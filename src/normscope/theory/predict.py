@@ -160,7 +160,7 @@ def predict(
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
         stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
-        found = _prediction(stack, backward(stack, loss_gradient(stack, model)))
+        found = _prediction(stack, backward(stack, *loss_gradient(stack, model)))
         if update is not None:
             found = replace(found, change=change_of(stack.placement, model, stack.setting, update))
         return {kind: found}
@@ -171,7 +171,7 @@ def predict(
         named(placement)(model.shape("encoder")), replace(model, tokens=source_tokens), model.source, scatter
     )
     decoder = _forward(named(placement)(model.shape("decoder")), model, model.target, scatter, encoder)
-    gradients = backward(decoder, loss_gradient(decoder, model))
+    gradients = backward(decoder, *loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
         "decoder": _prediction(decoder, gradients),

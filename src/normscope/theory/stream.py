@@ -60,6 +60,7 @@ class Applied:
     atom: int
     steady: bool
     """Whether queries are normed within F."""
+    normed_values: bool
 
 
 class MomentEnd:
@@ -191,7 +192,7 @@ class MomentStack:
         atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread, differing=made.differing)
         places = self.atoms.places
         self.variances.append((one if places is None else places.mean(made.output).one) * self._measured)
-        self.applied.append(Applied(site, x, made, atom, "query" in inside))
+        self.applied.append(Applied(site, x, made, atom, "query" in inside, "value" in inside))
         return single(self.atoms, atom)
 
     def profiled(self, name: str, initial: Initial) -> Initial:

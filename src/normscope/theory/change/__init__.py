@@ -70,10 +70,9 @@ def change_of(placement: Placement, model: ModelSetting, setting: StreamSetting,
     stack.forward(initial.parts(stack.tokens, model.source))
     if stack.atoms.remainders:
         raise Unpredictable("theory follows an update through layer-norm and rms-norm, and not through dyt and derf")
-    at_output = loss_gradient(stack, model)
-    carried = Carried(
-        stack, backward(stack, at_output), at_output, UPDATES[update.optimizer], last_is_drawn=initial.output_is_drawn
-    )
+    at_output, along = loss_gradient(stack, model)
+    rule, gradients = UPDATES[update.optimizer], backward(stack, at_output, along)
+    carried = Carried(stack, gradients, at_output, rule, last_is_drawn=initial.output_is_drawn)
     square, output = update.rate**2, carried.gram(stack.output)
     return UpdateChange(
         update=update.optimizer,

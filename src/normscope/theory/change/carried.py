@@ -67,14 +67,6 @@ def own(
     return _InnerChange(step.coefficients, step.rest)
 
 
-def through_matrix(projection: Projection, coefficients: Tokens, gram: Tokens) -> _InnerChange:
-    """What a moved input moves: the matrix is random but for what it has made of gradients on their way back.
-
-    coefficients: of the gradients at the input. gram: of the whole change there.
-    """
-    return _InnerChange(coefficients.scaled(projection.onward), gram.scaled(projection.onward))
-
-
 def attended(
     projection: Projection, moved: _InnerChange, gradient: Tokens, width: int, *, last_is_drawn: bool
 ) -> MatrixStep:
@@ -243,7 +235,10 @@ class Carried:
             # A norm takes off what lies along its input, and LayerNorm the mean: of what is random, a d-th each.
             gram = gram.scaled(1 - 2 / self.stack.atoms.scatter_width)
         at_input = self._ledger.at(along, number)
-        owns, brought = self._owns(applied, at), self._brought(applied, at_input, gram)
+        owns = self._owns(applied, at)
+        # A matrix is random but for what it has made of gradients on their way back.
+        onward = [projection.onward for projection in applied.map.projections]
+        brought = [_InnerChange(at_input.scaled(factor), gram.scaled(factor)) for factor in onward]
         last = self._last(applied, at)
         both = [one.plus(other) for one, other in zip(owns, brought, strict=True)]
         total = together(self._through(applied, at, both), last)
@@ -265,9 +260,6 @@ class Carried:
             own(self.rule, projection, over_tokens(g), self.width, self._outputs(applied), activated=activates)
             for projection, g in zip(applied.map.projections, at.projections, strict=True)
         ]
-
-    def _brought(self, applied: Applied, coefficients: Tokens, gram: Tokens) -> list[_InnerChange]:
-        return [through_matrix(projection, coefficients, gram) for projection in applied.map.projections]
 
     def _last(self, applied: Applied, at: Arrived) -> MatrixStep:
         """The step of F's last matrix."""
