@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_197,
-    "lines of normscope": 54_978,
+    "lines": 69_201,
+    "lines of normscope": 54_982,
     "files": 403,
     "import lines, %": 5.97,
     "public nouns": 513,

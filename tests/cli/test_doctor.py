@@ -211,6 +211,8 @@ def test_the_best_rate_of_a_smaller_version_is_carried(call):
     advice = json.loads(called.out)["advice"]
     assert advice["carried"] == "from 5e-3, the best of width 8 with 2 sub-layers"
     assert advice["best_rate"] == pytest.approx(5e-3 * 4 ** law().sublayers)
+    shown = call(USABLE, "--set", "depth=4", "--optimizer", "adamw", "--best-at", "5e-3:depth=1").out
+    assert "learning rate with adamw, from a smaller version of this model" in " ".join(shown.split())
 
 
 def test_the_command_that_makes_a_rate_surer_is_one_that_runs(call, monkeypatch, tmp_path):

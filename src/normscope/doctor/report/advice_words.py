@@ -14,8 +14,6 @@ _TERMS: dict[str, dict[str, str]] = tomllib.loads(_FILE.read_text(encoding="utf-
 TERMS = {key: {name: " ".join(words.split()) for name, words in term.items()} for key, term in _TERMS.items()}
 """Names that stand beside numbers, and what they mean."""
 ADVICE_TERMS = tuple(TERMS[key] for key in ("usual", "yours", "warmup", "loss"))
-SOURCE = "from published recipes and small trainings of ours"
-"""What advice was read from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +38,12 @@ _PLACES: dict[str | None, str] = {
     "unknown": "unknown: there is no range to compare it with",
     None: "not judged",
 }
+
+
+def source(advice: Advice) -> str:
+    """What the rate was read from, as a heading goes on."""
+    known = "published recipes and small trainings of ours"
+    return f"from {'a smaller version of this model' if advice.carried else known}"
 
 
 def rate_headline(advice: Advice) -> str:

@@ -10,7 +10,7 @@ from ...report.words import kind_name
 from ..record import Stack
 from ..result import Record
 from . import words
-from .advice_words import SOURCE, advice_rows, surer
+from .advice_words import advice_rows, source, surer
 from .depth import depth_panels
 
 
@@ -36,7 +36,7 @@ def _pieces(found: Record) -> Iterator[str]:
         yield notebook.paragraph(words.summary(found))
     yield notebook.paragraph(words.facts(found))
     if found.advice is not None:
-        yield notebook.heading(f"learning rate with {found.advice.optimizer}, {SOURCE}")
+        yield notebook.heading(f"learning rate with {found.advice.optimizer}, {source(found.advice)}")
         rows = [(row.term["name"], row.value, row.meaning) for row in advice_rows(found.advice)]
         yield notebook.table(("", "", "what it means"), rows)
         yield notebook.paragraph(f"surer: {surer(found.advice, found.compared)}")

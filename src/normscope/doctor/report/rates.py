@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from ...report.svg import HUES, INK, Picture, house_style, inlined, to_svg
 from ...report.words import learning_rate
 from ..result import Advice, Record
-from .advice_words import ADVICE_TERMS, SOURCE, advice_rows, surer
+from .advice_words import ADVICE_TERMS, advice_rows, source, surer
 
 _WIDTH_INCHES = 5.2
 _LEFT, _RIGHT, _BOTTOM, _TOP = 1.3, 0.15, 0.62, 0.12
@@ -99,7 +99,7 @@ def advised(diagnosis: Record) -> dict[str, Any]:
         picture = Picture(svg=inlined(rates_picture(advice), "advice-rates"), caption=caption)
     return {
         "advised": advice_rows(advice),
-        "advice_source": SOURCE,
+        "advice_source": source(advice),
         "advice_surer": surer(advice, diagnosis.compared),
         "advice_facts": [("Known rates", advice.basis)] if advice.basis else [],
         "advice_terms": ADVICE_TERMS,

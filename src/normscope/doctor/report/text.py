@@ -13,7 +13,7 @@ from ...report.words import ASCII_BARS, BARS, counted, kind_name, printable
 from ..record import Stack
 from ..result import Finding, Record, Severity
 from . import words
-from .advice_words import SOURCE, advice_rows, surer
+from .advice_words import advice_rows, source, surer
 from .depth import depth_rows, finite, places, positive
 
 _LEAST_BARS, _MOST_BARS = 6, 16
@@ -220,7 +220,7 @@ class _TerminalPage:
         if advice is None:
             return
         yield Text("")
-        yield self._say(f"learning rate with {advice.optimizer}, {SOURCE}", "bold")
+        yield self._say(f"learning rate with {advice.optimizer}, {source(advice)}", "bold")
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, justify="right", style="bold")
