@@ -6,6 +6,7 @@
 import gzip
 import json
 import sys
+import time
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import normscope
+from normscope.provenance import provenance
 from normscope.report.chart import Panel, Series
 from normscope.report.chart_svg import panels_svg
 
@@ -148,7 +150,8 @@ def draw(found: dict[str, Any]) -> str:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     title = "A trained model moved from Pre-LN to Peri-LN"
-    found = {"title": title, "unigram": unigram_nats(), "bigram": bigram_nats(), "seeds": []}
+    found = {"title": title, **provenance(), "unigram": unigram_nats(), "bigram": bigram_nats(), "seeds": []}
     found["seeds"] = [measured(int(seed)) for seed in sys.argv[1:]]
+    found["processor_hours"] = float(f"{time.process_time() / 3600:.3g}")
     Path("results.json").write_text(json.dumps(found, indent=1) + "\n")
     Path("loss.svg").write_text(draw(found))
