@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..mixing import Array, LinearMap, Products
+from ..mixing import Array, Entry, LinearMap, Products
 from ..moments import Atoms
 from ..places import ByPlace, Factors, GradientMap, whole_of
 
@@ -28,7 +28,7 @@ class Alike(NamedTuple):
             return other.scaled(factor).plus(self)
         return Alike(self.one + factor * other.one, self.two + factor * other.two)
 
-    def scaled(self, factor: float) -> "Alike":
+    def scaled(self, factor: Entry) -> "Alike":
         return Alike(self.one * factor, self.two * factor)
 
     def values(self, tokens: int) -> tuple[float, float]:
@@ -56,7 +56,7 @@ class Whole:
     def plus(self, other: "Tokens", factor: float = 1.0) -> "Whole":
         return Whole(self.matrix + factor * whole(other, len(self.matrix)))
 
-    def scaled(self, factor: float) -> "Whole":
+    def scaled(self, factor: Entry) -> "Whole":
         return Whole(self.matrix * factor)
 
 
