@@ -252,10 +252,7 @@ def _plateau(history: History) -> Episode | None:
     if first > len(logs) // 2:
         return None
     found = Episode(
-        kind=EpisodeKind.PLATEAU,
-        onset=loss.updates[first],
-        loss_before=loss.values[0],
-        loss_worst=math.exp(final),
+        kind=EpisodeKind.PLATEAU, onset=loss.updates[first], loss_before=loss.values[0], loss_worst=math.exp(final)
     )
     # No training should end at the level of frequencies alone, or with tokens all alike.
     limit = frequencies_nats(history.recipe)

@@ -47,12 +47,7 @@ class Explanation:
             "updates": list(self.history.loss.updates),
             "nats": [plain(value) for value in self.history.loss.values],
         }
-        return {
-            "source": self.history.source,
-            "updates": self.history.last_update,
-            "episodes": found,
-            "loss": loss,
-        }
+        return {"source": self.history.source, "updates": self.history.last_update, "episodes": found, "loss": loss}
 
 
 def explain(history: History) -> Explanation:

@@ -71,8 +71,7 @@ def recording(
         if point.at == "output":
             return point.module.register_forward_hook(lambda _, __, output: look(name, point, output))
         return point.module.register_forward_pre_hook(
-            lambda module, args, kwargs: look(name, point, _first_argument(module, args, kwargs)),
-            with_kwargs=True,
+            lambda module, args, kwargs: look(name, point, _first_argument(module, args, kwargs)), with_kwargs=True
         )
 
     handles = []

@@ -44,12 +44,7 @@ def of_run(folder: Path, settings: Sequence[str]) -> Target:
 
 
 def _target(
-    title: str,
-    task: Task,
-    config: RunConfig,
-    model: nn.Module,
-    corpus: Any,
-    loading: Loading | None,
+    title: str, task: Task, config: RunConfig, model: nn.Module, corpus: Any, loading: Loading | None
 ) -> Target:
     # Every tensor of a pass is kept and computed again from others: a large batch would fill the memory.
     groups = task.groups(config)

@@ -73,11 +73,7 @@ class _LanguageModelObjective(TextObjective):
         # A compiled model hands its attributes through; the cast is for the type checker only.
         decoder = cast(LanguageModel, model)
         return smoothed_cross_entropy(
-            hidden_ND,
-            decoder.output_rows(),
-            batch.targets_N,
-            self.label_smoothing,
-            soft_cap=decoder.soft_cap,
+            hidden_ND, decoder.output_rows(), batch.targets_N, self.label_smoothing, soft_cap=decoder.soft_cap
         )
 
     @torch.no_grad()

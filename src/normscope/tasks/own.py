@@ -301,8 +301,7 @@ class _Own(Task):
         def of(number: int) -> TrainingBatch:
             value = objective.prepare(number).value
             return TrainingBatch(
-                run=lambda model: corpus.file.output(model, value),
-                loss=lambda output: corpus.file.loss(output, value),
+                run=lambda model: corpus.file.output(model, value), loss=lambda output: corpus.file.loss(output, value)
             )
 
         return of

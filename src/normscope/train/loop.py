@@ -64,13 +64,7 @@ class Trainer:
             device=device,
         )
         self.gradients = UpdateGradients(
-            model,
-            objective,
-            forward_model=forward_model,
-            feed=self.feed,
-            seed=seed,
-            device=device,
-            precision=precision,
+            model, objective, forward_model=forward_model, feed=self.feed, seed=seed, device=device, precision=precision
         )
         self.optimizer = make_optimizer(model, optimizer, groups)
         self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()

@@ -100,8 +100,7 @@ class RunFolder:
         with disk_errors(f"reading {self.config_file}"):
             if self.config_file.is_file():
                 refuse_broken_seal(
-                    self.config_file,
-                    again="put it back as it was; to train with other settings, choose another folder",
+                    self.config_file, again="put it back as it was; to train with other settings, choose another folder"
                 )
             return read_toml(self.config_file)
 

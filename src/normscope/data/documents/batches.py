@@ -131,11 +131,7 @@ class Masker:
         return masked, positions, targets
 
     def _words(
-        self,
-        tokens_T: NDArray[np.int64],
-        maskable: NDArray[np.int64],
-        shuffled: NDArray[np.int64],
-        wanted: int,
+        self, tokens_T: NDArray[np.int64], maskable: NDArray[np.int64], shuffled: NDArray[np.int64], wanted: int
     ) -> NDArray[np.int64]:
         """Whole words in random order, passing over one that would make it more than `wanted` tokens.
 

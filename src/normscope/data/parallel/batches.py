@@ -19,11 +19,7 @@ from .vocabulary import EOS, PAD
 
 
 def make_batches(
-    source_lengths: NDArray[np.integer[Any]],
-    target_lengths: NDArray[np.integer[Any]],
-    *,
-    max_tokens: int,
-    seed: int,
+    source_lengths: NDArray[np.integer[Any]], target_lengths: NDArray[np.integer[Any]], *, max_tokens: int, seed: int
 ) -> list[NDArray[np.int64]]:
     """Sentence indices of each batch, every sentence in exactly one; shortest first.
 

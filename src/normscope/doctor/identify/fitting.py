@@ -270,11 +270,7 @@ def observed_sublayer(segment: Segment, term: Term, branch: Branch, *, shown: Se
 
 
 def sublayers(
-    observed: StreamFormula,
-    shape: StackShape,
-    blocks: _Blocks,
-    found: list[_Fit],
-    final_norm: bool,
+    observed: StreamFormula, shape: StackShape, blocks: _Blocks, found: list[_Fit], final_norm: bool
 ) -> tuple[Sublayer, ...]:
     """Every sub-layer with the placement that fits the whole stream best and fits it too.
 

@@ -86,10 +86,7 @@ def _differences(inside: Sequence[Sublayer], expected: dict[int, Segment]) -> li
             if not all(made) or max(map(_size, made)) > _LARGEST:
                 return []
             shown[key] = _FormulaEdits(
-                kind=sublayer.kind,
-                observed=sublayer.formula,
-                expected=wanted,
-                edits=_edits(*made, "the sum"),
+                kind=sublayer.kind, observed=sublayer.formula, expected=wanted, edits=_edits(*made, "the sum")
             )
     return [(shown[key], times) for key, times in pairs.items()]
 

@@ -55,12 +55,7 @@ def depth_rows(stack: Stack) -> list[_DepthRow]:
 
 
 def _row(
-    stack: Stack,
-    of: str,
-    name: str,
-    of_place: Callable[[Sequence[Any]], float | None],
-    *,
-    logarithmic: bool,
+    stack: Stack, of: str, name: str, of_place: Callable[[Sequence[Any]], float | None], *, logarithmic: bool
 ) -> _DepthRow:
     """of_place: the quantity of a place, from that of its sub-layers."""
     seen, theory = values_of(stack, of)

@@ -63,11 +63,7 @@ def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: Histor
     where the model comes from one.
     """
     jinja = environment()
-    jinja.filters |= {
-        "figures": words.figures,
-        "rate": learning_rate,
-        "tone": _TONES.__getitem__,
-    }
+    jinja.filters |= {"figures": words.figures, "rate": learning_rate, "tone": _TONES.__getitem__}
     asked = "" if history is None else history.first
     verdict, rate = words.headline(diagnosis, diverged=bool(asked))
     explored = {

@@ -120,8 +120,7 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
         if found is not None and found[1] != stack.blocks:
             key, depth = found
             yield Fault(
-                where=row,
-                message=f"{row} has {stack.blocks} blocks, and the configuration says {key} = {depth}",
+                where=row, message=f"{row} has {stack.blocks} blocks, and the configuration says {key} = {depth}"
             )
 
 

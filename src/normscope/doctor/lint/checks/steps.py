@@ -27,8 +27,7 @@ def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
         found = [one for one in feeding if one.measured.curves == where and (one.placement or one.scaled_placement)]
         if found:
             yield Fault(
-                where=found,
-                message=f"{len(found)} of {len(feeding)} sub-layers, {kind_name('feed_forward')}, {said}",
+                where=found, message=f"{len(found)} of {len(feeding)} sub-layers, {kind_name('feed_forward')}, {said}"
             )
 
 
