@@ -36,6 +36,7 @@ class Stub:
     def __init__(self, cell: Cell, words: Sequence[str]) -> None:
         begun = time.process_time()
         cell.folder.path.mkdir(parents=True)
+        cell.folder.config_file.write_text(cell.configuration, encoding="utf-8")
         self._log, self._update = MetricsLog(cell.folder.metrics_file, LogMark()), 0
         Stub.seconds += time.process_time() - begun
 
@@ -44,10 +45,11 @@ class Stub:
         for _ in range(-(-UPDATES // POLLS)):
             if self._update < UPDATES:
                 self._update += 1
-                self._log.append({"event": "update", "update": self._update, "nll_nats": 5.0})
+                counts = {"update": self._update, "lr": 1e-3, "epoch": self._update / UPDATES}
+                self._log.append({"event": "update", "nll_nats": 5.0, "gradient_norm": 1.0} | counts)
         if self._update == UPDATES:
             self._log.append({"event": "validation", "update": UPDATES, "nll_nats": 4.0})
-            self._log.append({"event": "finished", "update": UPDATES})
+            self._log.append({"event": "finished", "update": UPDATES, "best_update": UPDATES})
             self._log.close()
             code = 0
         Stub.seconds += time.process_time() - begun

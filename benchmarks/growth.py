@@ -1,10 +1,11 @@
-"""How costs grow: of a report with its arms, of a diagnosis with its model, of a corpus with its text.
+"""How costs grow: of a comparison with its runs, of a report with its arms, of a diagnosis with its model, of a corpus
+with its text.
 
-Run: python benchmarks/growth.py [report] [diagnosis] [corpora] [--sizes N …] [--rounds 1] [--folder FOLDER].
+Run: python benchmarks/growth.py [compare] [report] [diagnosis] [corpora] [--sizes N …] [--rounds 1] [--folder FOLDER].
 Every point is measured in a process of its own: seconds of the processor, those of its children too, and megabytes at
 most. Prints a table for each curve with the exponent of each step: from the size before, seconds grow as the size to
-that power. `--folder` keeps the points, and what it has is not measured again. All of it takes some five minutes of a
-core; the text of 200 MB takes two of them.
+that power. `--folder` keeps the points, and what it has is not measured again. All of it takes some ten minutes of a
+core; 10,000 runs and the text of 200 MB take most of them.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import corpora
 
@@ -31,6 +33,51 @@ UPDATES, VALIDATIONS = 200, 10
 """Of each stand-in for a run of a report."""
 PASS_SECONDS = 0.2
 """How long the plain pass of a model is repeated, whose median is taken."""
+
+
+COMMANDS = {"runs": 0, "finished runs": 1, "dry run": 2}
+"""Of a comparison, and the place of each in what `_driven` sends."""
+
+
+def comparison(runs: int, folder: Path, *, command: str) -> Point:
+    """`normscope compare` on stand-ins for so many runs of ten arms, whose own seconds are not counted.
+
+    command: all of them run, 100 at a time; the same again, of which all are finished; or a dry run of them.
+    """
+    file = folder / f"driven-{runs}.json"
+    if not file.exists():
+        ours, theirs = multiprocessing.Pipe()
+        process = multiprocessing.get_context("fork").Process(target=_driven, args=(theirs, runs))
+        process.start()
+        theirs.close()
+        file.write_text(json.dumps(ours.recv()) + "\n", encoding="utf-8")
+        process.join()
+    found: list[Point] = json.loads(file.read_text(encoding="utf-8"))
+    return found[COMMANDS[command]]
+
+
+def _driven(connection: Connection, runs: int) -> None:
+    import grid
+    from normscope.cli.console import stderr
+    from normscope.cli.display import GridDisplay
+    from normscope.compare import pool
+    from normscope.compare.compare import prepare, run_comparison
+
+    points = list[Point]()
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as other:
+        for number, out in enumerate((first, first, other)):
+            synced, grid.Stub.seconds, begun = grid.Synced(), 0.0, time.process_time()
+            with patch.object(pool, "process_of", grid.Stub), patch.object(os, "fsync", synced):
+                cells = _grid(runs // 10, 10).cells(_base(grid.UPDATES), Path(out))
+                if number == COMMANDS["dry run"]:
+                    prepare(cells, Path(out))
+                else:
+                    with GridDisplay(stderr()) as display:
+                        options = pool.PoolOptions(command="normscope compare", processes=100, watch=display)
+                        run_comparison(cells, Path(out), options)
+            seconds = time.process_time() - begun - grid.Stub.seconds
+            points.append({"seconds": seconds, "peak_mb": _peak_mb(), "synchronisations": synced.times})
+    connection.send(points)
 
 
 def report(arms: int, folder: Path, *, rates: int) -> Point:
@@ -50,17 +97,11 @@ def report(arms: int, folder: Path, *, rates: int) -> Point:
 
 def _make_runs(out: Path, arms: int, rates: int) -> None:
     from normscope.compare.compare import corpus_of
-    from normscope.compare.grid import Grid
     from normscope.compare.manifest import about, write_manifest
-    from normscope.runs.config import load
     from normscope.train.metrics import LogMark, MetricsLog
 
-    settings = [f"train.duration={UPDATES}", "data.toy_pairs=100", "data.max_tokens=128", "model.width=16"]
-    base = load(None, [*settings, "model.heads=2", "model.ffn_width=32"])
-    placements = [(name, 10 * number) for name in ("pre-ln", "post-ln") for number in range(arms // rates // 2)]
-    ladder = tuple(1e-4 * 1.5**number for number in range(rates))
-    grid = Grid(placements_and_warmups=tuple(placements), peak_lrs=ladder, optimizers=("adam",), seeds=1)
-    cells = grid.cells(base, out)
+    base = _base(UPDATES)
+    cells = _grid(1, arms, rates).cells(base, out)
     for number, cell in enumerate(cells):
         cell.folder.path.mkdir(parents=True)
         (cell.folder.config_file).write_text(cell.configuration, encoding="utf-8")
@@ -75,6 +116,21 @@ def _make_runs(out: Path, arms: int, rates: int) -> None:
         log.close()
     manifest = about(base, corpus_of(base, None)).grown(None, "normscope compare", cells)
     write_manifest(out, manifest)
+
+
+def _base(updates: int) -> Any:
+    from normscope.runs.config import load
+
+    settings = [f"train.duration={updates}", "data.toy_pairs=100", "data.max_tokens=128", "model.width=16"]
+    return load(None, [*settings, "model.heads=2", "model.ffn_width=32"])
+
+
+def _grid(seeds: int, arms: int, rates: int = 1) -> Any:
+    from normscope.compare.grid import Grid
+
+    placements = [(name, 10 * number) for name in ("pre-ln", "post-ln") for number in range(arms // rates // 2)]
+    ladder = tuple(1e-4 * 1.5**number for number in range(rates))
+    return Grid(placements_and_warmups=tuple(placements), peak_lrs=ladder, optimizers=("adam",), seeds=seeds)
 
 
 def _child(words: list[str]) -> Point:
@@ -160,6 +216,10 @@ def corpus(megabytes: float, folder: Path) -> Point:
 
 
 CURVES: dict[str, tuple[str, Callable[..., Point], list[int]]] = {
+    **{
+        f"compare, {command}": ("runs", partial(comparison, command=command), [100, 1000, 10000])
+        for command in COMMANDS
+    },
     "report, every arm drawn": ("arms", partial(report, rates=1), [10, 100, 1000]),
     "report, ladders of 5 rates": ("arms", partial(report, rates=5), [10, 100, 1000]),
     **{
@@ -167,10 +227,10 @@ CURVES: dict[str, tuple[str, Callable[..., Point], list[int]]] = {
         for axis, sizes in (("blocks", [4, 16, 64, 256]), ("width", [64, 256, 1024]), ("tokens", [64, 256, 1024]))
         for side in ("plain", "diagnosis")
     },
-    "corpus": ("MB", corpus, [20, 200]),
+    "corpus": ("MB", corpus, [20, 50, 200]),
 }
 """By name: the unit of its sizes, what measures a point, and the sizes."""
-PARTS = {"report": ("report",), "diagnosis": ("plain", "diagnosis"), "corpora": ("corpus",)}
+PARTS = {"compare": ("compare",), "report": ("report",), "diagnosis": ("plain", "diagnosis"), "corpora": ("corpus",)}
 
 
 def point(name: str, size: int, folder: Path, rounds: int) -> Point:

@@ -58,6 +58,24 @@ def write_over(path: Path, content: str | bytes) -> None:
     write_atomically(path, content)
 
 
+def write_together(folder: Path, contents: Mapping[str, str]) -> None:
+    """Write files of a folder that the caller holds, by name, each as `write_over` does, and all on disk at once."""
+    make_folders(folder)
+    clear_unfinished(folder)
+    _make_folder(work := folder / f"{UNFINISHED}files")
+    try:
+        _mark(work)
+        for name, content in contents.items():
+            refuse_other(folder / name, content.encode())
+            (work / name).write_bytes(content.encode())
+        os.sync()  # once: a file at a time, ten thousand wait for minutes
+        for name in contents:
+            (work / name).replace(folder / name)
+        sync(folder)
+    finally:
+        _discard(work)
+
+
 def _temporary_of(path: Path, made: list[Path]) -> int:
     """A new file beside `path` for its next content, held by this process; those that killed ones left are removed.
 

@@ -406,7 +406,20 @@ def test_a_dry_run_writes_the_configurations_and_a_command_for_each_run_that_is_
     grid = Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=2)
     cells = grid.cells(BASE, tmp_path)
     pretend(cells[0], 4)
-    commands = [shlex.split(line) for line in prepare(cells, tmp_path)]
+    (tmp_path / "cells").mkdir()
+    left = tmp_path / "cells" / f"{files.UNFINISHED}{cells[1].config_file.name}-01234567"
+    left.write_text("of a killed command")
+    synced = list[int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", synced.append)
+        commands = [shlex.split(line) for line in prepare(cells, tmp_path)]
+        few = len(synced)
+        prepare(replace(grid, seeds=5).cells(BASE, tmp_path), tmp_path)
+    assert len(synced) <= 2 * few  # however many runs
     assert [Path(words[2]) for words in commands] == [cell.config_file for cell in cells[1:]]
     assert [Path(words[4]) for words in commands] == [cell.folder.path for cell in cells[1:]]
     assert all(cell.config_file.is_file() and not cell.folder.path.exists() for cell in cells[1:])
+    assert not list((tmp_path / "cells").glob(".*"))
+    cells[1].config_file.write_text("width = 1\n")
+    with pytest.raises(UserError, match="was not written by NormScope"):
+        prepare(cells, tmp_path)

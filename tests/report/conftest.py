@@ -3,7 +3,9 @@
 import math
 import pickle
 import random
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from normscope.report.comparison.contents import (
     SeedResult,
     Status,
 )
-from normscope.report.comparison.page import render
+from normscope.report.comparison.page import write
 from normscope.report.words import Tone, TonedWords
 
 CHANCE = 6.184
@@ -146,6 +148,12 @@ def _pictures_once() -> Iterator[None]:
         for name in ("pictures", "endings_svg"):
             patch.setattr(page, name, once(getattr(page, name)))
         yield
+
+
+def render(comparison: ComparisonPage) -> str:
+    """The text of the page that `write` makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        return write(comparison, Path(folder)).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,9 @@ from normscope.report.comparison.contents import (
     SeedResult,
     Status,
 )
-from normscope.report.comparison.page import growth, render, spread, tally, write
+from normscope.report.comparison.page import growth, spread, tally, write
 from normscope.report.words import Tone, TonedWords
+from report.conftest import render
 
 VOID = {"meta", "link", "br"}
 
@@ -179,8 +180,7 @@ def test_absent_values_are_named() -> None:
 def test_same_comparison_same_bytes_in_every_process(sample_page: str) -> None:
     here = hashlib.sha256(sample_page.encode()).hexdigest()
     code = (
-        "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from conftest import sample; "
-        "from normscope.report.comparison.page import render; "
+        "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from conftest import render, sample; "
         "print(hashlib.sha256(render(sample()).encode()).hexdigest())"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from ..errors import UserError, option
-from ..files import disk_errors, make_folders, write_over
+from ..files import disk_errors, write_together
 from ..report.comparison.contents import ComparisonPage
 from ..report.words import counted, duration
 from ..runs.config import load_run_config
@@ -186,11 +186,8 @@ def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) 
     with alone(folder), disk_errors(f"writing into {folder}"):
         write_configs(cells)
         left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
-        make_folders(folder / "cells")
-        for cell in left:
-            write_over(cell.config_file, cell.configuration)
-        commands = [train_command(cell, stop_when, cell.config_file) for cell in left]
-        return [shlex.join(["normscope", *words[2:]]) for words in commands]
+        write_together(folder / "cells", {cell.config_file.name: cell.configuration for cell in left})
+        return [shlex.join(["normscope", *train_command(cell, stop_when, cell.config_file)[2:]]) for cell in left]
 
 
 def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> tuple[ComparisonPage, Path]:
@@ -203,11 +200,9 @@ def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> t
     cells, manifest = found[0]
     for folder, (others, of_others) in zip(folders[1:], found[1:], strict=True):
         manifests.refuse_unlike(others, cells, manifest, of_others.corpus.fingerprint, folders[0])
-        for other in others:
-            if twice := [cell for cell in cells if cell.name == other.name]:
-                raise UserError(
-                    f"{folder}: {other.name} is also in {twice[0].folder.path}; a report holds each run once"
-                )
+        known = {cell.name: cell.folder.path for cell in cells}
+        for name in (other.name for other in others if other.name in known):
+            raise UserError(f"{folder}: {name} is also in {known[name]}; a report holds each run once")
         cells = [*cells, *others]
         manifest = replace(
             manifest,

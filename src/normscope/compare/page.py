@@ -94,6 +94,7 @@ def _plain(value: Any) -> Any:
 RESULTS = "results.json"
 _MOST_DRAWN = 12
 """Configurations that one figure over updates draws; of more, the best of each curve over the rate."""
+_ENDS = ("finished", "non-finite", "decided", "missing")
 
 
 def refuse_other_report(folder: Path) -> None:
@@ -247,9 +248,6 @@ def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
             if key in scores:
                 found[heading] = scores[key]
     return found
-
-
-_ENDS = ("finished", "non-finite", "decided", "missing")
 
 
 def _status(last_event: str, cell: Cell) -> contents.Status:

@@ -21,7 +21,8 @@ from .grid import Cell
 from .state import CellState, looked_at
 
 _POLL_SECONDS = 0.1
-_WATCH_SECONDS = 0.5
+_WATCH_SECONDS, _WATCH_SHARE = 0.5, 0.02
+"""Between two looks at all runs, and the most of the time that these take: very many are looked at more seldom."""
 _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
@@ -109,13 +110,13 @@ def run_cells(
 
     evaluate: commands to run after a cell's training, as words after the Python interpreter. updates: those of every
     cell's whole run; None for what its configuration says. stop_when: ends runs early; without it, one that was ended
-    so goes on. watch: called twice a second with the states of all cells. Raises Interrupted after a signal that asks
-    for an end, when every run under way has saved. Should this process be killed, its runs save and end too.
+    so goes on. watch: called with the states of all, twice a second at most. Raises Interrupted after a signal that
+    asks for an end, when every run under way has saved. Should this process be killed, its runs save and end too.
     """
     states = looked_at(cells, updates, stop_when)
     waiting = [work for work in (_work(state, evaluate, stop_when) for state in states) if work.commands]
     running: list[_Work] = []
-    watched = -_WATCH_SECONDS
+    next_watch = 0.0
     try:
         with StopRequest() as stop, _unless_asked_to(stop):
             while (waiting or running) and stop.signal_number is None:
@@ -123,12 +124,12 @@ def run_cells(
                     waiting.remove(work)
                     running.append(work)
                     _start(work)
-                if time.monotonic() - watched >= _WATCH_SECONDS:
+                if (begun := time.monotonic()) >= next_watch:
                     for state in (work.state for work in running):
                         if state.status in ("running", "halted"):
                             state.begin(halted(state.cell.folder.path))
                     watch(states)
-                    watched = time.monotonic()
+                    next_watch = begun + max(_WATCH_SECONDS, (time.monotonic() - begun) / _WATCH_SHARE)
                 time.sleep(_POLL_SECONDS)
                 running = [work for work in running if _advance(work)]
         if stop.signal_number is not None:

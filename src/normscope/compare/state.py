@@ -14,6 +14,7 @@ from .grid import Cell
 
 _MOST = 64
 """Stretches that are kept; of a longer run each is twice as long."""
+_NUMBERS = ("update", "epoch", "nll_nats", "validations")
 
 
 @dataclass(slots=True)
@@ -44,11 +45,7 @@ class _LossCourse:
         known = [(total, count) for total, count in zip(self._sums, self._counts, strict=True) if count]
         columns = min(most, len(known))
         parts = [known[len(known) * i // columns : len(known) * (i + 1) // columns] for i in range(columns)]
-        return [_mean(part) for part in parts]
-
-
-def _mean(part: Sequence[tuple[float, int]]) -> float:
-    return sum(total for total, _ in part) / sum(count for _, count in part)
+        return [sum(total for total, _ in part) / sum(count for _, count in part) for part in parts]
 
 
 @dataclass(slots=True)
@@ -188,9 +185,6 @@ def looked_at(cells: Iterable[Cell], updates: int | None, rule: StopRule | None)
         state.reopen(rule)
         states.append(state)
     return states
-
-
-_NUMBERS = ("update", "epoch", "nll_nats", "validations")
 
 
 def _of_a_run(event: dict[str, Any]) -> dict[str, Any]:

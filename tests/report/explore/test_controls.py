@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from normscope.report.comparison.page import render
+from report.conftest import render
 from report.devtools import Tab
 from report.explore.conftest import comparison_of
 

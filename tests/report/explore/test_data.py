@@ -14,9 +14,9 @@ from normscope.report.chart import Panel, Series
 from normscope.report.chart_panels import kept
 from normscope.report.comparison.contents import ComparisonPage, Name, RateCurve, RunCurve
 from normscope.report.comparison.explore import explorer
-from normscope.report.comparison.page import render
 from normscope.report.explorer import VENDOR, encoded, source
 from normscope.report.words import printable, short_name
+from report.conftest import render
 
 
 def test_uplot_is_the_package_s() -> None:

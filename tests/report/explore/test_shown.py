@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from normscope.report.comparison.contents import ComparisonPage, Name
-from normscope.report.comparison.page import render
 from report.axe import violations
+from report.conftest import render
 from report.devtools import Tab
 from report.explore.conftest import comparison_of
 

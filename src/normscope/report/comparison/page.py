@@ -38,16 +38,10 @@ _ENDINGS = {
 }
 
 
-def render(comparison: ComparisonPage) -> str:
-    """Return the page as text; the same comparison gives the same bytes."""
-    explored = explorer(comparison)
-    return _page(comparison, explored, pictures(comparison, explored))
-
-
 def write(comparison: ComparisonPage, folder: Path) -> Path:
     """Write `report.html` and the pictures into `folder`, each complete or not at all. Returns the page's path.
 
-    Raises UserError where a file of another's has one of their names, before any is written.
+    The same comparison gives the same bytes. Raises UserError where another's file has a name, before any is written.
     """
     make_folders(folder)
     explored = explorer(comparison)
@@ -123,6 +117,8 @@ _LABEL_CHARACTERS = 28
 _ENDS_CEILING = 1.3
 """Losses above so many times the unigram baseline, and runs that stopped at a non-finite value, stand at the edge."""
 _BASELINE_DASH = (0, (7, 4))
+_MOST_ENDINGS = 80
+"""Configurations of a picture that shows where each ended."""
 
 
 def pictures(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]]) -> dict[str, str]:
@@ -230,10 +226,6 @@ def _ending(configuration: ComparedConfiguration) -> float:
     """The mean over seeds by which groups are put in order; infinite where a seed did not get there."""
     losses = _losses(configuration)
     return math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.inf
-
-
-_MOST_ENDINGS = 80
-"""Configurations of a picture that shows where each ended."""
 
 
 def summary_lines(page: ComparisonPage, where: str) -> list[str]:
