@@ -74,7 +74,6 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/figure3.py
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/doctor.py
-	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/corpora.py
 	$(BIN)/python benchmarks/grid.py
 	$(BIN)/python benchmarks/growth.py
