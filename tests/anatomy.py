@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_160,
-    "lines of normscope": 54_941,
+    "lines": 69_178,
+    "lines of normscope": 54_959,
     "files": 403,
     "import lines, %": 5.97,
     "public nouns": 513,

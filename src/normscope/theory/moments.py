@@ -12,7 +12,7 @@ a value has atoms, a copy of its lane, is done only where two values have atoms 
 """
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,8 +65,8 @@ class Atoms:
         """Parts of size 0 that an update of a number makes grow, in the order of their atoms."""
         self.last_sum: tuple[Moments, Moments, Moments] | None = None
         """What was computed last, of what, for streams that are one value; squashed ones have their own remainders."""
-        self._summed: tuple[tuple[Moments, ...], Moments, Moments] | None = None
-        """The last history that attention over depth has summed up, the sum of all but its last value, and of all."""
+        self._summed: tuple[tuple[Any, ...], Moments, Moments] | None = None
+        """What attention over depth has summed up last, the sum of all but the last value, and of all."""
 
     def add(
         self,
@@ -109,17 +109,17 @@ class Atoms:
     def q(self) -> Array:
         return first_of(self._products[0], self.count)
 
-    def total(self, values: "tuple[Moments, ...]") -> "Moments":
-        """The sum of two values or more, for which that of an earlier history is not made again."""
-        *rest, last = values
+    def total(self, values: "tuple[Moments, ...]", of: "Callable[[Moments], Moments]") -> "Moments":
+        """The sum of what the function makes of values, two or more; that of an earlier history is not made again."""
+        *rest, _ = keys = (of, *values)
         # A history grows by one value at a time, or its last value does: the sum of those before it is known.
         known, before_last, total = self._summed or ((), None, None)
         before = total if known == tuple(rest) else before_last if known[:-1] == tuple(rest) else None
         if before is None:
-            before = rest[0]
-            for earlier in rest[1:]:
-                before = before + earlier
-        self._summed = values, before, before + last
+            before = of(values[0])
+            for earlier in values[1:-1]:
+                before = before + of(earlier)
+        self._summed = keys, before, before + of(values[-1])
         return self._summed[2]
 
     def relate(self, left: int, right: int, covariance: Products) -> None:

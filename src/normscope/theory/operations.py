@@ -5,6 +5,7 @@ A formula's numbers are read here too: parameters at their initial values, numbe
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -60,9 +61,14 @@ def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
 
 def first_values(initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> InitialNumber | _InitialNumbers:
     """A parameter as theory reads it."""
+    if isinstance(initial, tuple) and len(shape) == 1:
+        return tuple(map(float, initial))
+    return _first_values(initial, shape, std)
+
+
+@lru_cache(maxsize=64)
+def _first_values(initial: Initial, shape: tuple[int, ...], std: float) -> InitialNumber | _InitialNumbers:
     if isinstance(initial, tuple):
-        if len(shape) == 1:
-            return tuple(map(float, initial))
         return tuple(first_values(entry, shape[1:], std) for entry in initial)
     return InitialNumber(initial, shape, std)
 
@@ -83,7 +89,7 @@ def _connect(
     than these do. Raises Unpredictable for another mean, and where the weight is drawn so wide that logits scatter.
     """
     rows, *_, width = weight.shape
-    if isinstance(x, Moments):
+    if isinstance(x, Moments) and (weight.std or weight):
         most = x.q.max() if isinstance(x.q, np.ndarray) else x.q
         scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
         if scatter > SMALL:
@@ -92,7 +98,7 @@ def _connect(
                 f"{scatter:.2g} over {width:,} features: beyond {SMALL:g} they differ too much from token to token for "
                 "theory to follow, and this placement cannot be predicted"
             )
-    elif x:
+    elif not isinstance(x, Moments) and x:
         raise Unpredictable(f"numbers of a token that are {x:.2g} on average are not followed any further")
     return bias if isinstance(bias, tuple) else (float(bias),) * rows
 
@@ -124,6 +130,7 @@ class MomentNorms:
     def __getattr__(self, name: str) -> Callable[..., Moments]:
         if name.startswith("_"):
             raise AttributeError(name)
+        self.__dict__[name] = self  # for the next time
         return self
 
 
@@ -187,8 +194,12 @@ def _mix(
             "attention over depth weighs values by a query that the first update moves, which theory does not follow: "
             "what an update changes cannot be predicted for this placement"
         )
-    values = tuple(map(value, values) if value else values)
-    return values[0].atoms.total(values) / len(values) if len(values) > 1 else values[0]
+    of = value or _itself
+    return values[0].atoms.total(tuple(values), of) / len(values) if len(values) > 1 else of(values[0])
+
+
+def _itself(x: Moments) -> Moments:
+    return x
 
 
 @weighed_sum.register
@@ -197,7 +208,10 @@ def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[Nu
     pairs = [pair for pair in zip(values, weights, strict=True) if pair[1] or pair[1].__class__ is not float]
     if all(weight.__class__ is float and not value.normed for value, weight in pairs):
         # Streams that start as one value stay one for long. The sums are exact, so that no order makes two of them.
-        pairs = [(one, math.fsum(w for v, w in pairs if v is one)) for one in dict.fromkeys(v for v, _ in pairs)]
+        by_value: dict[Moments, list[float]] = {}
+        for value, weight in pairs:
+            by_value.setdefault(value, []).append(weight)
+        pairs = [(value, math.fsum(of)) for value, of in by_value.items()]
     parts: list[Moments] = [value * weight for value, weight in pairs] or [first * 0.0]
     return sum(parts[1:], parts[0])
 

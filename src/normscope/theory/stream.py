@@ -187,7 +187,7 @@ class MomentStack:
         spread = made.spread
         if not vanishes(x.spread):
             # A norm over equal entries is nought, and nothing spreads in proportion to it.
-            square = x.q if np.all(x.q) else np.where(x.q == 0, np.inf, x.q)
+            square = np.where(x.q == 0, np.inf, x.q) if isinstance(x.q, np.ndarray) else x.q or math.inf
             spread = spread + x.spread * (one / square) ** 2
         atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread, differing=made.differing)
         places = self.atoms.places

@@ -12,7 +12,7 @@ import numpy as np
 
 from .attending import _Alike, _AtPlaces
 from .kernels import GATED, Activation, Kernel, excess, kernel
-from .mixing import NOTHING, Entry, LinearMap, Products, make, mean_of, outer_square, squared
+from .mixing import NOTHING, Entry, LinearMap, Products, make, mean_of, outer_square, squared, vanishes
 from .moments import Atoms, Moments, Unpredictable, single
 from .places import RANDOM, ByPlace, Differing, Factors, GradientMap, Places, gap_of
 
@@ -112,7 +112,7 @@ def feed_forward(
     slopes = passed(found.slope_q, found.slope_p, other.slope_p)
     projections: tuple[Projection, ...] = (make(Projection, ("ffn_in", slopes, x, tokens, into, False)),)
     silent: tuple[str, ...] = ()
-    if activation in GATED and np.any(found.gate_slope_q):
+    if activation in GATED and not vanishes(found.gate_slope_q):
         gate = passed(found.gate_slope_q, found.gate_slope_p, other.gate_slope_p)
         projections = (*projections, Projection("ffn_gate", gate, x, tokens, into))
     elif activation in GATED:
@@ -226,7 +226,7 @@ def inner_scales(
         return 1.0, 1.0
     atoms = Atoms(width, places=places)
     x = single(atoms, atoms.add(*centred))
-    if np.any(mean.one):
+    if not vanishes(mean.one):
         x = x + single(atoms, atoms.add(*mean, centred=False))
     value = inside[place](x)
     if atoms.remainders:

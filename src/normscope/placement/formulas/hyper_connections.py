@@ -8,6 +8,11 @@ from ..operations import Number, beside, connect, doubly_stochastic, joined, sig
 from ..registry import register
 
 STREAMS = 4
+_FIRST = [
+    tuple((float(i == read), *(float(i == j) for j in range(STREAMS))) for i in range(STREAMS))
+    for read in range(STREAMS)
+]
+"""Initial weights of streams, by the one that a sub-layer reads: what it reads, and what each stream becomes."""
 _Weights = Sequence[Sequence[Number]]
 
 
@@ -34,8 +39,7 @@ class HyperConnections(Placement):
 
     def join(self, x: State, sublayer: Sublayer, norm: Norms) -> State:
         read = (sublayer.site.number - 1) % STREAMS
-        first = tuple((float(i == read), *(float(i == j) for j in range(STREAMS))) for i in range(STREAMS))
-        alpha = sublayer.parameter("alpha", initial=first, shape=(STREAMS, STREAMS + 1))
+        alpha = sublayer.parameter("alpha", initial=_FIRST[read], shape=(STREAMS, STREAMS + 1))
         beta = sublayer.parameter("beta", initial=1.0, shape=(STREAMS,))
         own, written = self.connected(x, sublayer, norm, alpha, beta)
         branch = sublayer(norm(weighed([row[0] for row in own], x)))

@@ -61,7 +61,7 @@ class Admin(Placement):
         return norm(sublayer.parameter("skip_scale", initial=1.0, shape=(self.stack.width,)) * x + sublayer(x))
 
     def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
-        return {"skip_scale": math.sqrt(math.fsum(branch_variances))}
+        return {"skip_scale": math.sqrt(sum(branch_variances))}
 
 
 @register
@@ -80,7 +80,7 @@ class AdminClinic(Admin):
     profiling = Profiling(in_order=True, dropout=True)
 
     def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
-        return {"skip_scale": math.sqrt(input_variance + math.fsum(branch_variances))}
+        return {"skip_scale": math.sqrt(sum(branch_variances, input_variance))}
 
 
 @register
