@@ -14,7 +14,7 @@ from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.formulas.pre_and_post import PreLN
 from normscope.placement.schemes import SCHEMES
-from normscope.theory.backward import loss_gradient
+from normscope.theory.backward import _softmaxes, loss_gradient
 from normscope.theory.mixing import Products
 from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
@@ -159,6 +159,15 @@ class TestLoss:
         assert found.one == pytest.approx(float(products.trace()) / 8, rel=0.03)
         # Thousandths of a token's own square, but there are as many of them as pairs.
         assert found.two == pytest.approx(float(products.sum() - products.trace()) / 56, rel=0.3)
+
+    def test_softmax_over_few_entries(self):
+        """As ResiDual's output has them: logits of variance 3.2, two tokens' 3; e^3.2 / V is a third too much."""
+        generator = torch.Generator().manual_seed(0)
+        common, own, others = torch.randn(3, 4000, 1000, generator=generator, dtype=torch.float64)
+        softmax, other = ((3**0.5 * common + 0.2**0.5 * rest).softmax(1) for rest in (own, others))
+        assert _softmaxes(3.2, 1000, 0) == pytest.approx(float(softmax.square().sum(1).mean()), rel=0.03)
+        found = _softmaxes(np.array([[3.2, 3.0]]), 1000, 0)[0, 1]
+        assert found == pytest.approx(float((softmax * other).sum(1).mean()), rel=0.05)
 
     def test_variance_of_the_embedding(self):
         """What Admin's code profiles: about the mean over all elements, which positions move from 0."""

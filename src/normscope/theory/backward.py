@@ -13,13 +13,16 @@ import numpy as np
 
 from .kernels import normal_nodes
 from .lanes import Lane, first_of
-from .mixing import NOTHING, Array, Entry, Products, make, root, squared
+from .mixing import NOTHING, Array, Entry, Products, make, root, softmax_square, squared
 from .moments import Atoms, Moments, Remainder, Use, single
 from .operations import CENTRING, norms_of
 from .places import Places, scaled, whole_of
 from .settings import InitialState, ModelSetting
 from .stream import Applied, MomentEnd, MomentStack
 from .sublayers import gradient_square
+
+_FEW = 1e-3
+"""Of a sum over the vocabulary: where no entry has more on average, it is as good as its mean."""
 
 
 class Arrived(NamedTuple):
@@ -250,12 +253,12 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, En
     """At an output token: E‖Σ_v (softmax_v - target_v) E_v‖² / N², N all tokens, and the products of two tokens.
 
     Logits are Gaussian with the variance q and the covariance p of the output, so that over V entries E Σ softmax² is
-    e^q / V and E Σ softmax softmax' is e^p / V, as long as they are small. Tokens that are asked for the same entry
-    have its row in common. With a tied projection the output may still hold its own input row E_o, which then has a
-    logit apart and a share of the softmax, and so a part of the gradient. Of that part a norm at the output takes off
-    what lies along the output itself, y: E_o (1 - α²) is left, and α y, which tokens have in common. (No norm further
-    down takes anything off: F is homogeneous, so that the gradient stays orthogonal to the stream.) A text asks for
-    the rows that its next places hold, which is the opposite sign. The second result is E‖α y‖².
+    e^q / V and E Σ softmax softmax' is e^p / V as long as they are small, and less beyond. Tokens that are asked for
+    the same entry have its row in common. With a tied projection the output may still hold its own input row E_o, which
+    then has a logit apart and a share of the softmax, and so a part of the gradient. A norm at the output takes off
+    what of it lies along the output itself, y: E_o (1 - α²) is left, and α y, which tokens have in common. (No norm
+    further down takes anything off: F is homogeneous, so that the gradient stays orthogonal to the stream.) A text asks
+    for the rows that its next places hold, which is the opposite sign. The second result is E‖α y‖².
     """
     output = stack.output
     vocabulary = model.vocabulary
@@ -285,8 +288,12 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, En
 def _softmaxes(covariance: Entry, vocabulary: int, less: int) -> Entry:
     """E Σ_v softmax_v softmax'_v, `less` what it is without a covariance where targets take that away."""
     if isinstance(covariance, np.ndarray):
-        return np.minimum(1.0, (np.exp(np.minimum(covariance, 700.0)) - less) / vocabulary)
-    return min(1.0, (math.exp(min(covariance, 700.0)) - less) / vocabulary)
+        return np.reshape([_softmaxes(one, vocabulary, less) for one in covariance.flat], covariance.shape)
+    grown = math.exp(min(covariance, 700.0))
+    bound = 1.0
+    if covariance > 0 and grown > _FEW * vocabulary:  # where few entries have much of the sum, each is held by it
+        bound = min(1.0, softmax_square(vocabulary, covariance) * vocabulary / grown)
+    return min(1.0, (grown - less) * bound / vocabulary)
 
 
 def _output_scale(stack: MomentStack, vocabulary: int, row: float) -> float:
