@@ -124,7 +124,7 @@ BUGS: dict[str, Bug] = {
     "one layer looped": Bug(
         build=lambda: Model(lambda: Looped(4)),
         rule="shared-blocks",
-        said="one layer is called 4 times",
+        said="1 block applied 4 times in turn with the same weights, 4 in all",
         where="encoder.blocks.0",
         severity="info",
         right=lambda: Model(lambda: Looped(1, 1, 1, 1)),

@@ -13,6 +13,7 @@ from doctor.several_streams import SeveralStreams, by_matmul
 from doctor.wired import WIDTH, Block, Model, Stack, patient, post, pre
 from kinds import first_of_each
 from normscope.doctor.lint.patient import Loading, Patient
+from normscope.doctor.report.words import stack_words
 from normscope.doctor.result import Finding
 
 BUGS = bugs.BUGS | bugs_blocks.BUGS
@@ -242,3 +243,20 @@ def test_sums_in_other_words_are_not_called_lost(join):
     """What is not seen as a sum cuts a stream, but the skip is there."""
     found = found_in(patient(Model(lambda: Stack(join, pre, final=1))))
     assert [finding for finding in found if finding.id == "lost-residual"] == []
+
+
+class InTurn(bugs_blocks.Looped):
+    """All blocks one after the other, three times."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in [*self.blocks] * 3:
+            x = block(x)
+        return self.norm(x)
+
+
+def test_blocks_that_are_applied_several_times():
+    """Named once, as what they are, and not as so many pairs of blocks."""
+    looked_at = patient(Model(lambda: InTurn(1, 1)))
+    assert "2 blocks, each applied 3 times" in stack_words(looked_at.stacks[0])
+    (found,) = (finding for finding in found_in(looked_at) if finding.id == "shared-blocks")
+    assert found.message == "2 blocks applied 3 times in turn with the same weights, 6 in all"

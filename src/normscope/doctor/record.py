@@ -231,6 +231,15 @@ class Stack:
     predicted: StackTheory | None = None
     """None where the placement is not known, theory has no model of it, or the weights have been trained."""
 
+    @property
+    def passes(self) -> int:
+        """How many times all its blocks are applied in turn, with the same weights each time."""
+        matrices = [tuple(one.measured.matrices) for one in self.sublayers]
+        distinct = len(set(matrices)) or 1
+        times = len(matrices) // distinct
+        again = all(matrices) and matrices == matrices[:distinct] * times and self.blocks % times == 0
+        return times if again else 1
+
 
 def with_measured(stack: Stack, found: Iterable[Mapping[str, Any]]) -> Stack:
     """The stack with further fields measured of each sub-layer, in order."""

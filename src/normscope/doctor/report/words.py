@@ -129,11 +129,11 @@ def summary(diagnosis: Record) -> str:
     described = [_what_it_is(stack) for stack in stacks]
     if len(set(described)) == 1:
         placement, rest = described[0]
-        blocks = " + ".join(f"{stack.blocks}" for stack in stacks)
-        one = len(stacks) == 1 and stacks[0].blocks == 1
-        return ", ".join([placement, f"{blocks} block{'' if one else 's'}", *rest])
+        if len(stacks) == 1:
+            return ", ".join([placement, _blocks(stacks[0]), *rest])
+        return ", ".join([placement, f"{' + '.join(f'{stack.blocks}' for stack in stacks)} blocks", *rest])
     return "; ".join(
-        ", ".join([f"{stack_title(stack)}: {placement}", counted(stack.blocks, "block"), *rest])
+        ", ".join([f"{stack_title(stack)}: {placement}", _blocks(stack), *rest])
         for stack, (placement, rest) in zip(stacks, described, strict=True)
     )
 
@@ -141,6 +141,11 @@ def summary(diagnosis: Record) -> str:
 def stack_title(stack: Stack) -> str:
     """The stack's path, or what stands for the root."""
     return stack.name or "whole model"
+
+
+def _blocks(stack: Stack) -> str:
+    own, times = stack.blocks // stack.passes, stack.passes
+    return counted(own, "block") + (f", {'each ' if own > 1 else ''}applied {times} times" if times > 1 else "")
 
 
 def stack_words(stack: Stack) -> list[str]:
@@ -152,7 +157,7 @@ def stack_words(stack: Stack) -> list[str]:
         rest = (f"{rest[0]} ε {learning_rate(stack.norm_epsilon)}", *rest[1:])
     embedding = ["normed embedding"] if stack.embedding_norm else []
     streams = [] if stack.streams == 1 else [f"{stack.streams} streams"]
-    return [placement, counted(stack.blocks, "block"), f"width {stack.width:,}", *streams, *rest, *embedding, *order]
+    return [placement, _blocks(stack), f"width {stack.width:,}", *streams, *rest, *embedding, *order]
 
 
 def _what_it_is(stack: Stack) -> tuple[str, tuple[str, ...]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 
-from ....report.words import kind_name
+from ....report.words import counted, kind_name
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ..patient import Patient, listed
@@ -21,6 +21,12 @@ from ..structure import by_kind
 @stack_rule("shared-blocks")
 def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Sub-layers of different blocks that are computed with the same tensors."""
+    names = list(dict.fromkeys(one.name for one in stack.sublayers))
+    if stack.passes > 1 and not _listed_twice(patient.model, names):
+        own = counted(stack.blocks // stack.passes, "block")
+        message = f"{own} applied {stack.passes} times in turn with the same weights, {stack.blocks} in all"
+        yield Fault(severity=Severity.INFO, where=names, message=message)
+        return
     by_blocks: defaultdict[tuple[tuple[int, ...], bool], list[Sublayer]] = defaultdict(list)
     for likes in by_kind(stack):
         groups = _sharing(likes, patient.weights)
