@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_205,
-    "lines of normscope": 54_986,
+    "lines": 69_219,
+    "lines of normscope": 55_000,
     "files": 403,
     "import lines, %": 5.97,
     "public nouns": 513,

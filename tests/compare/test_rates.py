@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from normscope.cli.display import print_summary
-from normscope.compare.curves import EndedRun, best_of_each, rate_curves
+from normscope.compare.curves import EndedRun, best_of_each, lowest, rate_curves
 from normscope.compare.grid import Arm, Grid
 from normscope.compare.manifest import about
 from normscope.compare.page import compare, configuration_names
@@ -129,6 +129,11 @@ def test_the_best_of_each_has_the_lowest_mean_of_finished_runs() -> None:
         ran(0.4, 1.0, status=Status.FAILED),
     ]
     assert [arm.peak_lr for arm in best_of_each([*runs, ran(0.8, None, status=Status.NON_FINITE)])] == [0.1]
+
+
+def test_the_lowest_of_many_arms_are_those_of_the_lowest_means() -> None:
+    runs = [ran(rate, 3.0 + abs(rate - 0.3)) for rate in (0.1, 0.2, 0.3, 0.4, 0.5)]
+    assert sorted(arm.peak_lr for arm in lowest([*runs, ran(0.3, 9.0), ran(0.9, None)], 2)) == [0.2, 0.4]
 
 
 @pytest.fixture(scope="module")

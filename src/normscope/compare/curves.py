@@ -187,12 +187,24 @@ def rate_curves(
 
 def best_of_each(runs: Sequence[EndedRun]) -> set[Arm]:
     """Of arms that differ in their rate alone, the one with the lowest mean loss; the first where none has ended."""
-    losses: dict[tuple[object, ...], dict[Arm, list[float]]] = {}
+    losses = _mean_losses(runs)
+    best: dict[tuple[object, ...], Arm] = {}
+    for arm in sorted(losses, key=losses.__getitem__):
+        best.setdefault((arm.placement, arm.warmup_updates, arm.optimizer), arm)
+    return set(best.values())
+
+
+def lowest(runs: Sequence[EndedRun], most: int) -> set[Arm]:
+    """The arms with the lowest mean losses, so many at most."""
+    losses = _mean_losses(runs)
+    return set(sorted(losses, key=losses.__getitem__)[:most])
+
+
+def _mean_losses(runs: Sequence[EndedRun]) -> dict[Arm, float]:
+    losses: dict[Arm, list[float]] = {}
     for ran in runs:
-        arm = ran.arm
-        same = losses.setdefault((arm.placement, arm.warmup_updates, arm.optimizer), {})
-        same.setdefault(arm, []).append(math.inf if math.isnan(ran.loss_nats) else ran.loss_nats)
-    return {min(same, key=lambda arm: math.fsum(same[arm]) / len(same[arm])) for same in losses.values()}
+        losses.setdefault(ran.arm, []).append(math.inf if math.isnan(ran.loss_nats) else ran.loss_nats)
+    return {arm: math.fsum(some) / len(some) for arm, some in losses.items()}
 
 
 def _rate_curve(

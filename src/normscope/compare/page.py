@@ -92,8 +92,9 @@ def _plain(value: Any) -> Any:
 
 
 RESULTS = "results.json"
-_MOST_DRAWN = 12
-"""Configurations that one figure over updates draws; of more, the best of each curve over the rate."""
+_MOST_DRAWN, _MOST_BEST = 12, 40
+"""Configurations that one figure over updates draws; of more, the best of each curve over the rate, and of very many
+of these the ones that ended lowest."""
 _ENDS = ("finished", "non-finite", "decided", "missing")
 
 
@@ -140,6 +141,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     ]
     by_rate, shared_lrs = curves.rate_curves(ran, names)
     drawn = curves.best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
+    drawn = curves.lowest([one for one in ran if one.arm in drawn], _MOST_BEST)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
     same_length = len({cell.config.train.duration for cell in cells}) == 1
