@@ -33,7 +33,7 @@ class RateTransferConfig:
     """
 
     placements: tuple[str, ...] = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "lns", "completep")
-    blocks: tuple[int, ...] = (2, 4, 8)
+    blocks: tuple[int, ...] = (2, 4, 8, 16)
     """Rising; each begins its search at the best rate of the one before."""
     width: int = 64
     """Of the placements' decoders."""

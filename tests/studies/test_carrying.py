@@ -78,10 +78,10 @@ def test_only_four_times_as_large_counts():
 
     chains = [config.deep("post-ln"), config.wide("llama", "characters")]
     found = rate_transfer.growths(config, [[known(case) for case in chain] for chain in chains])
-    assert [(one.group, one.smaller.case.blocks, one.larger.case.blocks) for one in found[:1]] == [
-        (rate_transfer.DEPTH, blocks, 4 * blocks) for blocks in (2,)
+    assert [(one.group, one.smaller.case.blocks, one.larger.case.blocks) for one in found[:2]] == [
+        (rate_transfer.DEPTH, blocks, 4 * blocks) for blocks in (2, 4)
     ]
-    assert [(one.group, one.larger.case.narrower) for one in found[1:]] == [
+    assert [(one.group, one.larger.case.narrower) for one in found[2:]] == [
         (rate_transfer.WIDTH, 1.0),
         (rate_transfer.WIDTH_MUP, 4.0),
     ]
