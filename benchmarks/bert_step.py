@@ -7,11 +7,8 @@ from functools import partial
 from operator import attrgetter
 
 from bert_systems import make_bert_batches, normscope_step, transformers_step
-from normscope.train.device import Precision
 from turns import Arm, compare_steps
 
-TARGETS: dict[Precision, float] = {"fp32": 1.7, "bf16": 3.2}
-"""Times BertForMaskedLM's fp32 default."""
 SHAPES = ((1024, 768, 768), (1024, 768, 3072), (1024, 3072, 768))
 
 
@@ -27,7 +24,6 @@ def main() -> None:
         make_batches=make_bert_batches,
         tokens_of=attrgetter("tokens"),
         shapes=SHAPES,
-        targets=TARGETS,
     )
 
 

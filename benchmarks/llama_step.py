@@ -7,11 +7,8 @@ from functools import partial
 from operator import attrgetter
 
 from llama_systems import make_llama_batches, normscope_step, transformers_step
-from normscope.train.device import Precision
 from turns import Arm, compare_steps
 
-TARGETS: dict[Precision, float] = {"fp32": 2.2, "bf16": 3.5}
-"""Times LlamaForCausalLM's fp32 default."""
 SHAPES = ((1024, 768, 768), (1024, 768, 2048), (1024, 2048, 768))
 
 
@@ -27,7 +24,6 @@ def main() -> None:
         make_batches=make_llama_batches,
         tokens_of=attrgetter("tokens"),
         shapes=SHAPES,
-        targets=TARGETS,
     )
 
 

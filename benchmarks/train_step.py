@@ -6,12 +6,9 @@ python benchmarks/train_step.py [--rounds 3] [--quick] [--json FILE]
 from functools import partial
 from operator import attrgetter
 
-from normscope.train.device import Precision
 from step_systems import PlacementName, make_step_batches, normscope_step, torch_step
 from turns import Arm, compare_steps
 
-TARGETS: dict[Precision, float] = {"fp32": 2.2, "bf16": 3.5}
-"""Times torch.nn.Transformer's fp32 default."""
 SHAPES = ((4000, 512, 512), (4000, 512, 1024), (1024, 1024, 1024))
 
 
@@ -31,7 +28,6 @@ def main() -> None:
         make_batches=make_step_batches,
         tokens_of=attrgetter("target_tokens"),
         shapes=SHAPES,
-        targets=TARGETS,
     )
 
 
