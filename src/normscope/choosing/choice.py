@@ -264,7 +264,7 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
 
 
 def _below(found: EvidenceRow) -> str:
-    return f"{interval(-found.mean, found.half_width)} nats per token (95 % interval) below"
+    return f"{interval(-found.mean, found.half_width)} nats per token (95 %) below"
 
 
 def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
