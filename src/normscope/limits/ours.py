@@ -193,5 +193,5 @@ def _is_sealed(text: str, table: Any) -> bool:
 
 
 def _sealed(table: dict[str, Any]) -> str:
-    digest = hashlib.sha256((text := json.dumps(table, indent=1)).encode()).hexdigest()
-    return f'{text[:-2]},\n "{_KEY}": "{digest}"\n}}\n'
+    digest = hashlib.sha256(json.dumps(table, indent=1).encode()).hexdigest()
+    return json.dumps(table | {_KEY: digest}, indent=1) + "\n"

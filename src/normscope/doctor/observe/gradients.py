@@ -194,7 +194,7 @@ def _scores_are(scores: Tensor | None) -> Literal["", "probabilities", "cut"]:
     if scores is None or scores.shape[-1] < 3:
         return ""
     given = scores.detach().float()
-    if any(bool((some < 0).any()) for some in (given.reshape(-1, given.shape[-1])[:1], given)):
+    if bool((given < 0).any()):
         return ""
     if float((given.sum(-1) - 1).abs().max()) < 1e-3:
         return "probabilities"
