@@ -153,7 +153,7 @@ def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(study, tmp_
 def test_so_many_runs_train_at_a_time_as_the_user_says(
     study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], at_once: int
 ):
-    def run_cells(cells: object, *, at_once: int, watch: object) -> None:
+    def run_cells(cells: object, *, at_once: int, **options: object) -> None:
         raise UserError(f"{at_once} at a time")
 
     monkeypatch.setattr(ladders, "run_cells", run_cells)

@@ -49,7 +49,7 @@ def _tupled(value: Any) -> Any:
 
 
 def _ladder(arm: Mapping[str, Any], peak_lrs: Any) -> Any:
-    run = partial(of_study("engine", "_LadderRun"), cell=None, first_nats=math.nan)
+    run = partial(of_study("engine", "LadderRun"), cell=None, first_nats=math.nan)
     again = arm.get("again_nats") or {arm.get("best_lr"): arm.get("last_loss_nats")}
     return of_study("engine", "Ladder")(
         warmup_updates=arm["warmup_updates"],

@@ -15,7 +15,7 @@ from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
 from normscope_studies.engine import ladders as ladders_module
-from normscope_studies.engine.ladders import Ladder, WarmupPair, _LadderRun, lowest_rates
+from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair, lowest_rates
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig, base_config, cells_of
@@ -25,9 +25,9 @@ SMOKE: OptimizersConfig = SCALES["smoke"]
 RATES = (1e-3, 2e-3, 4e-3)
 
 
-def run_of(nats: float, *, finite: bool = True) -> _LadderRun:
+def run_of(nats: float, *, finite: bool = True) -> LadderRun:
     cell: Any = SimpleNamespace(name="made up")
-    return _LadderRun(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
+    return LadderRun(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
 
 
 def ladder_of(warmup_updates: int, finals: list[float], others: list[float] | None = None) -> Ladder:

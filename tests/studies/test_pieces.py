@@ -78,6 +78,7 @@ def test_the_page_and_the_data_name_what_made_them(tmp_path: Path):
 
 
 OTHERWISE = (
+    "converged",
     "figure-2",
     "figure-4",
     "figure-6",
@@ -104,7 +105,7 @@ MEASURED_BY = {
 def test_what_measures_does_not_depend_on_pages(name: str):
     """Else an edited caption would throw hours of measurements away.
 
-    Figures 2, 4 and 6, and the cross of optimisers measure by runs alone, the studies of families
+    Figures 2, 4 and 6, the cross of optimisers and converged measure by runs alone, the studies of families
     and spikes by the doctor, whose room makes findings; that of the paper reads the others.
     """
     module = f"normscope_studies.{MEASURED_BY.get(name, name.replace('-', '_') + '.measure')}"

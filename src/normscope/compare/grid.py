@@ -116,6 +116,13 @@ class Cell:
         best = last[0].get("best_update") if last and last[0]["event"] == "finished" else None
         return best is not None and self.evaluations().get(split, {}).get("update") == best
 
+    def evaluation_commands(self, split: str | None) -> list[list[str]]:
+        """What translates a split with the best checkpoint and scores it, as `run_cells` takes it; none where it is."""
+        if split is None or self.is_evaluated(split):
+            return []
+        words = ["--split", split, "--save", str(self.evaluation_file(split)), *["--trust"] * bool(self.config.imports)]
+        return [["-m", "normscope", "evaluate", str(self.folder.path), *words]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:

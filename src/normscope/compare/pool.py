@@ -245,18 +245,11 @@ def train_all(
         seen[:] = states
         options.watch(states)
 
-    def evaluate(cell: Cell) -> list[list[str]]:
-        if split is None or cell.is_evaluated(split):
-            return []
-        trust = ["--trust"] * bool(cell.config.imports)
-        words = ["--split", split, "--save", str(cell.evaluation_file(split)), *trust]
-        return [["-m", "normscope", "evaluate", str(cell.folder.path), *words]]
-
     try:
         return run_cells(
             cells,
             at_once=at_once(options.processes, cells[0].config),
-            evaluate=evaluate,
+            evaluate=lambda cell: cell.evaluation_commands(split),
             updates=updates,
             stop_when=options.stop_when,
             watch=look,

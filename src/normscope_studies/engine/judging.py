@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from normscope.measure import Estimate, t_beyond
 from normscope.report.words import Tone, joined
@@ -132,6 +132,20 @@ def by_setting(found: Mapping[tuple[str, int], Answer], unit: str) -> dict[str, 
 def learned(last_nats: float, unigram_nats: float) -> bool:
     """Whether a training ends below the unigram baseline by as much as counts."""
     return last_nats < unigram_nats - LEARNED_NATS
+
+
+def bigram_nats(train: NDArray[Any], valid: NDArray[Any]) -> float:
+    """Loss of a model that knows how often each token follows each: counts of `train`, smoothed by Witten and Bell.
+
+    A token's successors share what is left of one by their frequencies: the more different ones it had, the more.
+    """
+    size = int(max(train.max(), valid.max())) + 1
+    follows = np.zeros((size, size))
+    np.add.at(follows, (train[:-1], train[1:]), 1.0)
+    alone = (np.bincount(train, minlength=size) + 1.0) / (len(train) + size)
+    seen, different = follows.sum(1, keepdims=True), np.maximum((follows > 0).sum(1, keepdims=True), 1)
+    shares = (follows + different * alone) / (seen + different)
+    return float(-np.log(shares[valid[:-1], valid[1:]]).mean())
 
 
 def holm(family: Mapping[_Key, tuple[Estimate, float, float]]) -> dict[_Key, Answer]:

@@ -29,7 +29,7 @@ _ArmKey = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LadderRun:
+class LadderRun:
     """Where a training went."""
 
     cell: Cell
@@ -47,9 +47,9 @@ class Ladder:
     warmup_updates: int
     peak_lrs: Sequence[float]
     """Rising."""
-    runs: Sequence[Sequence[_LadderRun]]
+    runs: Sequence[Sequence[LadderRun]]
     """A row for each seed that climbed the ladder, a column for each rate."""
-    again: Mapping[float, Sequence[_LadderRun]]
+    again: Mapping[float, Sequence[LadderRun]]
     """By rate, one run a seed: of the rates with the lowest losses on the ladder."""
 
     @property
@@ -58,7 +58,7 @@ class Ladder:
         return min(sorted(self.again), key=lambda lr: mean_nats(self.again[lr]))
 
     @property
-    def at_best(self) -> Sequence[_LadderRun]:
+    def at_best(self) -> Sequence[LadderRun]:
         """The runs at the best rate, one a seed."""
         return self.again[self.best_lr]
 
@@ -148,7 +148,7 @@ def climb(
 
     def trained(
         asked: Mapping[_ArmKey, Sequence[float]], seeds: range, stage: str
-    ) -> dict[tuple[_ArmKey, float, int], _LadderRun]:
+    ) -> dict[tuple[_ArmKey, float, int], LadderRun]:
         """By arm, rate and seed; the first seed of all is trained first."""
         cells = [(key, cell) for key, lrs in asked.items() for cell in cells_of(key, lrs, seeds)]
         cells.sort(key=lambda one: one[1].seed)
@@ -171,13 +171,13 @@ def climb(
     }
 
 
-def lowest_rates(rows: Sequence[Sequence[_LadderRun]], peak_lrs: Sequence[float], count: int) -> tuple[float, ...]:
+def lowest_rates(rows: Sequence[Sequence[LadderRun]], peak_lrs: Sequence[float], count: int) -> tuple[float, ...]:
     """The rates with the lowest mean losses, rising; the smaller first of those that are equal."""
     means = {lr: mean_nats(column) for lr, column in zip(peak_lrs, zip(*rows, strict=True), strict=True)}
     return tuple(sorted(sorted(means, key=lambda lr: (means[lr], lr))[:count]))
 
 
-def mean_nats(runs: Sequence[_LadderRun]) -> float:
+def mean_nats(runs: Sequence[LadderRun]) -> float:
     """Mean of the last losses in nats."""
     return math.fsum(run.final_nats for run in runs) / len(runs)
 
@@ -188,16 +188,21 @@ def gains_at_most(pairs: Mapping[_ArmKey, WarmupPair], edge: float, unigram_nats
     return {**dict.fromkeys(pairs), **holm(family)}
 
 
-def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[_LadderRun]:
+def train(
+    cells: Sequence[Cell], stage: str, pieces: Pieces, evaluate: Callable[[Cell], list[list[str]]] | None = None
+) -> list[LadderRun]:
     """Train what the folder lacks, and say where each of the cells went.
 
-    stage: what the trainings are called while they run. Raises UserError for a training that failed, and Interrupted.
+    stage: what the trainings are called while they run. evaluate: as of `run_cells`. Raises UserError for a training
+    that failed, and Interrupted.
     """
-    train_all(cells, stage, pieces)
+    train_all(cells, stage, pieces, evaluate)
     return [_run(cell) for cell in cells]
 
 
-def train_all(cells: Sequence[Cell], stage: str, pieces: Pieces) -> None:
+def train_all(
+    cells: Sequence[Cell], stage: str, pieces: Pieces, evaluate: Callable[[Cell], list[list[str]]] | None = None
+) -> None:
     """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one on a device."""
     total = sum(int(cell.config.train.duration) for cell in cells)
 
@@ -210,7 +215,7 @@ def train_all(cells: Sequence[Cell], stage: str, pieces: Pieces) -> None:
     # Of runs that are over, the device need not be there.
     room = available_cores() if cells[0].config.train.device == "cpu" else 1
     with _costed(cells, pieces):
-        states = run_cells(list(cells), at_once=pieces.processes or room, watch=watch)
+        states = run_cells(list(cells), at_once=pieces.processes or room, evaluate=evaluate, watch=watch)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise UserError("\n".join(failed))
@@ -250,12 +255,12 @@ def _costed(cells: Sequence[Cell], pieces: Pieces) -> Iterator[None]:
             pieces.processor_seconds[str(cell.folder.path)] = seconds
 
 
-def _run(cell: Cell) -> _LadderRun:
+def _run(cell: Cell) -> LadderRun:
     events = cell.folder.events()
     first = next((event["nll_nats"] for event in events if event["event"] == "update"), math.inf)
     validations = [event["nll_nats"] for event in events if event["event"] == "validation"]
     finite = events[-1]["event"] == "finished" and math.isfinite(validations[-1])
-    return _LadderRun(cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite)
+    return LadderRun(cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite)
 
 
 def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from normscope.placement import named
 from normscope.report.chart import Panel
@@ -17,7 +16,7 @@ from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.claims import claim
 from ..engine.estimates import plain_estimate, with_interval
-from ..engine.judging import LEARNED_NATS, holm, learned
+from ..engine.judging import LEARNED_NATS, bigram_nats, holm, learned
 from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, in_words, sources
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, ranged, table
 from ..engine.pieces import Pieces
@@ -84,20 +83,6 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
             "runs": runs,
         },
     )
-
-
-def bigram_nats(train: NDArray[Any], valid: NDArray[Any]) -> float:
-    """Loss of a model that knows how often each token follows each: counts of `train`, smoothed by Witten and Bell.
-
-    A token's successors share what is left of one by their frequencies: the more different ones it had, the more.
-    """
-    size = int(max(train.max(), valid.max())) + 1
-    follows = np.zeros((size, size))
-    np.add.at(follows, (train[:-1], train[1:]), 1.0)
-    alone = (np.bincount(train, minlength=size) + 1.0) / (len(train) + size)
-    seen, different = follows.sum(1, keepdims=True), np.maximum((follows > 0).sum(1, keepdims=True), 1)
-    shares = (follows + different * alone) / (seen + different)
-    return float(-np.log(shares[valid[:-1], valid[1:]]).mean())
 
 
 class _Need(StrEnum):

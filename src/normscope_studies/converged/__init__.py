@@ -1,0 +1,1 @@
+"""Where placements end that are trained until little is gained."""

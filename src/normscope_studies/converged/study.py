@@ -1,0 +1,302 @@
+"""Where the runs ended: what was chosen for each placement, claims, the page."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from normscope.data.opening import open_corpus
+from normscope.measure import Estimate
+from normscope.placement import named
+from normscope.report.words import number, percentage
+from normscope.tasks.translation import TRANSLATION
+
+from ..engine import checks
+from ..engine.claims import claim
+from ..engine.estimates import estimate, plain_estimate
+from ..engine.judging import LEARNED_NATS, bigram_nats, holm, learned
+from ..engine.ladders import LadderRun, in_words, mean_nats, sources, train
+from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, table
+from ..engine.pieces import Pieces
+from ..engine.study import Study
+from .config import SCALES, ConvergedConfig
+
+_SAID = (
+    "Liu et al. 2020, arXiv:2004.08249, section 1, of Post-LN where it trains; the sources of others promise as much"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ending:
+    """Where a placement ended."""
+
+    placement: str
+    looked: Mapping[tuple[float, float], LadderRun]
+    """By the share of the warm-up and the rate: the run of the seed that chose."""
+    runs: Sequence[LadderRun]
+    """At the best of these, one a seed."""
+    split: str
+
+    @property
+    def title(self) -> str:
+        return named(self.placement).title
+
+    @property
+    def chosen(self) -> tuple[float, float]:
+        """The share and the rate of the lowest loss."""
+        return chosen(self.looked)
+
+    @property
+    def at_an_end(self) -> bool:
+        """Whether the rate is the least or the largest that was tried, so that a better one may lie beyond."""
+        lrs = [lr for share, lr in self.looked if share == self.chosen[0]]
+        return self.chosen[1] in (min(lrs), max(lrs))
+
+    @property
+    def nats(self) -> list[float]:
+        """Last losses, one a seed."""
+        return [run.final_nats for run in self.runs]
+
+    @property
+    def bleu(self) -> list[float]:
+        """One a seed; 0 for a run that did not stay finite, which leaves nothing to translate with."""
+        return [run.cell.evaluations().get(self.split, {}).get("bleu", 0.0) for run in self.runs]
+
+    @property
+    def validations(self) -> list[tuple[list[int], list[float]]]:
+        """Of each seed: updates, and losses in nats."""
+        every = ([e for e in run.cell.folder.events() if e["event"] == "validation"] for run in self.runs)
+        return [([e["update"] for e in events], [e["nll_nats"] for e in events]) for events in every]
+
+    @property
+    def late_gain(self) -> float:
+        """What the last tenth of the updates brought, in nats; the mean over seeds, NaN where none was validated."""
+        gains = []
+        for updates, nats in self.validations:
+            before = [loss for at, loss in zip(updates, nats, strict=True) if at <= 0.9 * updates[-1]]
+            gains += [one - nats[-1] for one in before[-1:]]
+        return math.fsum(gains) / len(gains) if gains else math.nan
+
+
+def chosen(looked: Mapping[tuple[float, float], LadderRun]) -> tuple[float, float]:
+    """The share of the warm-up and the rate of the run with the lowest last loss."""
+    return min(looked, key=lambda key: looked[key].final_nats)
+
+
+def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
+    """Raises UserError for text that is not there, and for a training that fails."""
+    checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
+    corpus = open_corpus(config.training(config.updates, 0.0).data)
+    looking = {
+        (pair, lr): cell
+        for pair in config.pairs
+        for lr in config.peak_lrs
+        for cell in config.cells(pieces, pair, [lr], range(1, 2), config.ladder_updates)
+    }
+    found = dict(zip(looking, train(list(looking.values()), "the rates", pieces), strict=True))
+    looked = {
+        placement: {(pair[1], lr): run for (pair, lr), run in found.items() if pair[0] == placement}
+        for placement in config.placements
+    }
+    judging = {}
+    for placement, runs in looked.items():
+        share, lr = chosen(runs)
+        seeds = range(2, config.seeds + 2)
+        judging[placement] = config.cells(pieces, (placement, share), [lr], seeds, config.updates)
+    cells = sorted((cell for own in judging.values() for cell in own), key=lambda cell: cell.seed)
+    ended = train(cells, "the best rates", pieces, lambda cell: cell.evaluation_commands(config.split or None))
+    by_name = {run.cell.name: run for run in ended}
+    endings = [
+        _Ending(
+            placement=placement,
+            looked=looked[placement],
+            runs=[by_name[cell.name] for cell in own],
+            split=config.split,
+        )
+        for placement, own in judging.items()
+    ]
+    unigram = TRANSLATION.chance_nats(corpus)
+    bigram = bigram_nats(*(corpus.splits[name].target.tokens for name in ("train", "valid")))
+    trained_by = sources([*looking.values(), *cells])
+    return Findings(
+        conditions=conditions(config, (unigram, bigram), trained_by),
+        claims=claims(config, endings, unigram),
+        figures=figures(config, endings),
+        tables=[ends(config, endings)],
+        data={
+            "unigram_nats": unigram,
+            "bigram_nats": bigram,
+            "placements": {one.placement: _data(one) for one in endings},
+            "gains": {
+                unit: {title: plain_estimate(gain) for title, gain in _gains(config, endings, unit).items()}
+                for unit in _units(config)
+            },
+            "runs": trained_by,
+        },
+    )
+
+
+_NATS, _BLEU = "nats", "BLEU"
+_MEASURES: Mapping[str, tuple[str, Callable[[_Ending], list[float]]]] = {
+    _NATS: ("ends lower", lambda one: [-nats for nats in one.nats]),
+    _BLEU: ("translates better", lambda one: one.bleu),
+}
+"""By unit: what a placement does that has more, and what is better where it is larger, one a seed."""
+
+
+def _units(config: ConvergedConfig) -> list[str]:
+    """BLEU alone where something was translated."""
+    return [_NATS, *[_BLEU] * bool(config.split)]
+
+
+def _gains(config: ConvergedConfig, endings: Sequence[_Ending], unit: str) -> dict[str, Estimate]:
+    """By how much each placement ends better than the one beside, by title; over seeds in pairs."""
+    _, of = _MEASURES[unit]
+    (beside,) = (of(one) for one in endings if one.placement == config.beside)
+    others = [one for one in endings if one.placement != config.beside]
+    return {one.title: estimate([a - b for a, b in zip(of(one), beside, strict=True)]) for one in others}
+
+
+def claims(config: ConvergedConfig, endings: Sequence[_Ending], unigram_nats: float) -> list[Claim]:
+    """That a placement ends lower, and that it translates better, than the one beside; each of all together by Holm."""
+    title = named(config.beside).title
+    did = {one.title for one in endings if learned(mean_nats(one.runs), unigram_nats)}
+    made = []
+    for unit in _units(config):
+        words, _ = _MEASURES[unit]
+        gains = _gains(config, endings, unit)
+        # A pair of which neither has learned decides nothing.
+        family = {name: (gain, 0.0, math.inf) for name, gain in gains.items() if {name, title} & did}
+        made.append(
+            claim(
+                f"{words.capitalize()} than {title}",
+                f"A placement {words} than {title}, each with the warm-up and the rate that suit it best: by more than "
+                f"0 {unit}.",
+                source=_SAID,
+                value=f"What it gains over {title}, in {unit}",
+                holds=gains,
+                decided={**dict.fromkeys(gains), **holm(family)},
+                beside=f"Corrected by Holm over {len(family)} placements",
+            )
+        )
+    return made
+
+
+def figures(config: ConvergedConfig, endings: Sequence[_Ending]) -> list[StudyFigure]:
+    """The loss over the rate of the seed that chose, and over the updates of those that judge."""
+    rates = {
+        f"{one.title}, warm-up {percentage(share, 0)}": [[one.looked[share, lr].final_nats for lr in config.peak_lrs]]
+        for one in endings
+        for share in dict.fromkeys(share for share, _ in one.looked)
+    }
+    every = {one.title: one.validations for one in endings}
+    places = [updates for runs in every.values() for updates, _ in runs]
+    shortest = min(places, key=len)
+    return [
+        StudyFigure.of_panels(
+            name="rates",
+            title="The loss over the rate",
+            caption=f"After {config.ladder_updates:,} updates of one seed, which chose. A run that did not stay finite "
+            "counts as its loss at initialisation.",
+            panels=[
+                curves(
+                    "the seed that chose",
+                    rates,
+                    x=config.peak_lrs,
+                    xlabel="peak rate",
+                    ylabel="last validation loss, nats",
+                    log_x=True,
+                )
+            ],
+        ),
+        StudyFigure.of_panels(
+            name="validation",
+            title="The loss over the updates",
+            caption=f"Mean of {config.seeds} seeds at the best warm-up and rate, in their range.",
+            panels=[
+                curves(
+                    "the seeds that judge",
+                    {title: [nats[: len(shortest)] for _, nats in runs] for title, runs in every.items()},
+                    x=shortest,
+                    xlabel="update",
+                    ylabel="validation loss, nats",
+                )
+            ],
+        ),
+    ]
+
+
+def ends(config: ConvergedConfig, endings: Sequence[_Ending]) -> StudyTable:
+    """What was chosen for each placement and where it ended, the lowest first."""
+    title = named(config.beside).title
+    beside = {unit: _gains(config, endings, unit) for unit in _units(config)}
+    translated = [
+        ("BLEU", lambda one: estimate(one.bleu)),
+        (f"above {title}", lambda one: beside[_BLEU].get(one.title, "")),
+    ]
+    return table(
+        "Where each placement ends, at its best warm-up and rate (* the least or the largest that was tried)",
+        sorted(endings, key=lambda one: mean_nats(one.runs)),
+        [
+            ("placement", lambda one: one.title),
+            ("warm-up", lambda one: percentage(one.chosen[0], 0)),
+            ("rate", lambda one: f"{one.chosen[1]:g}{'*' if one.at_an_end else ''}"),
+            ("nats", lambda one: estimate(one.nats)),
+            (f"below {title}", lambda one: beside[_NATS].get(one.title, "")),
+            *translated * bool(config.split),
+            ("gained by the last tenth", lambda one: one.late_gain),
+        ],
+    )
+
+
+def conditions(config: ConvergedConfig, baselines: tuple[float, float], runs: Mapping[str, Any]) -> dict[str, str]:
+    """How the runs were made. baselines: the losses of models that know the frequencies of tokens, and of pairs."""
+    shares = ", ".join(f"{named(placement).title} {percentage(share, 0)}" for placement, share in config.pairs)
+    return {
+        "loss": "negative log-likelihood per target token of the whole validation split, natural logarithm; unigram "
+        f"baseline {number(baselines[0], 3)}, bigram baseline {number(baselines[1], 3)}",
+        "models": f"encoder-decoders of {config.blocks}+{config.blocks} blocks of width {config.width}, feed-forward "
+        f"{config.ffn_width}, {config.heads} heads, dropout {config.dropout:g}; initial weights as each placement's "
+        "source has them",
+        "training": f"Adam, {config.updates:,} updates of at most {config.max_tokens:,} tokens, label smoothing 0.1, "
+        f"gradients clipped to a norm of {config.clip_norm:g}; the rate rises over the warm-up and falls from there in "
+        f"a straight line to 0; products in {config.precision}",
+        "chosen from": f"warm-ups of {shares} of the updates, rates {', '.join(f'{lr:g}' for lr in config.peak_lrs)}, "
+        f"by one seed over {config.ladder_updates:,} updates",
+        "BLEU": f"sacreBLEU of the {config.split} split, by the checkpoint with the lowest validation loss"
+        if config.split
+        else "nothing was translated",
+        "seeds": f"{config.seeds} others, which judge: weights and order; intervals are of 95 %, Student's t, over "
+        "seeds in pairs",
+        "learned": f"ends more than {LEARNED_NATS:g} nats below the unigram baseline; a pair of which neither did "
+        "decides nothing",
+        "trained by": in_words(dict(runs)),
+    }
+
+
+def _data(one: _Ending) -> dict[str, Any]:
+    translated = {"bleu": one.bleu, "mean_bleu": math.fsum(one.bleu) / len(one.bleu)} if one.split else {}
+    return {
+        "warmup_share": one.chosen[0],
+        "peak_lr": one.chosen[1],
+        "at_an_end": one.at_an_end,
+        "chose": [
+            {"warmup_share": share, "peak_lr": lr, "nats": run.final_nats, "finite": run.finite}
+            for (share, lr), run in one.looked.items()
+        ],
+        "last_loss_nats": one.nats,
+        "mean_nats": mean_nats(one.runs),
+        "nats": plain_estimate(estimate(one.nats)),
+        "late_gain_nats": one.late_gain,
+        **translated,
+    }
+
+
+STUDY = Study(
+    title="Placements trained until little is gained",
+    question="Where does each placement end that is trained until little is gained, at the warm-up and the rate that "
+    "suit it best: does Post-LN, once it trains, end better than Pre-LN?",
+    help="Where do placements end, each at its best?",
+    scales=SCALES,
+    run=run,
+)
