@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_660,
+    "lines": 69_704,
     "lines of normscope": 55_000,
     "files": 406,
     "import lines, %": 5.97,

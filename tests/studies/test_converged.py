@@ -106,15 +106,16 @@ def test_the_smallest_scale_chooses_by_one_seed_and_judges_by_others(
     assert len(looked) == 3 * 2
     assert {name[-6:] for name in looked} == {"seed-1"}
     assert {name[-6:] for name in judged} == {"seed-2", "seed-3"}
-    for placement, found in findings.data["placements"].items():
-        best = min(found["chose"], key=lambda one: one["nats"])
-        assert (found["warmup_share"], found["peak_lr"]) == (best["warmup_share"], best["peak_lr"])
-        warmup = round(best["warmup_share"] * 20)
-        names = [name for name in judged if name.startswith(f"{placement}_warmup-{warmup}_lr-{best['peak_lr']:g}_")]
+    for found in findings.data["endings"]:
+        lowest = min(nats for ladder in found["ladders_nats"].values() for nats in ladder)
+        best = found["ladders_nats"][f"{found['warmup_share']:g}"][SMOKE.peak_lrs.index(found["best_lr"])]
+        assert best == lowest
+        arm = f"{found['placement']}_warmup-{found['warmup_updates']}_lr-{found['best_lr']:g}_"
+        names = [name for name in judged if name.startswith(arm)]
         assert len(names) == len(found["bleu"]) == 2
     assert findings.data["bigram_nats"] < findings.data["unigram_nats"]
     assert "Ends lower than Pre-LN" in page.read_text(encoding="utf-8")
     silent = replace(SMOKE, split="")
     again, _ = run_study(STUDY, silent, Pieces(tmp_path), command="normscope study converged", scale="smoke")
     assert [claim.name for claim in again.claims] == ["Ends lower than Pre-LN"]
-    assert "bleu" not in again.data["placements"]["pre-ln"]
+    assert not any("bleu" in one for one in again.data["endings"])

@@ -15,7 +15,7 @@ from ..engine import checks
 from ..engine.claims import claim
 from ..engine.estimates import estimate, plain_estimate
 from ..engine.judging import LEARNED_NATS, bigram_nats, holm, learned
-from ..engine.ladders import LadderRun, in_words, mean_nats, sources, train
+from ..engine.ladders import LadderRun, in_words, machines, mean_nats, sources, train
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study
@@ -117,16 +117,17 @@ def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
     ]
     unigram = TRANSLATION.chance_nats(corpus)
     bigram = bigram_nats(*(corpus.splits[name].target.tokens for name in ("train", "valid")))
-    trained_by = sources([*looking.values(), *cells])
+    every = [*looking.values(), *cells]
+    trained_by = sources(every)
     return Findings(
-        conditions=conditions(config, (unigram, bigram), trained_by),
+        conditions=conditions(config, (unigram, bigram), trained_by) | {"machine": machines(every)},
         claims=claims(config, endings, unigram),
         figures=figures(config, endings),
         tables=[ends(config, endings)],
         data={
             "unigram_nats": unigram,
             "bigram_nats": bigram,
-            "placements": {one.placement: _data(one) for one in endings},
+            "endings": [_data(config, one) for one in endings],
             "gains": {
                 unit: {title: plain_estimate(gain) for title, gain in _gains(config, endings, unit).items()}
                 for unit in _units(config)
@@ -274,19 +275,23 @@ def conditions(config: ConvergedConfig, baselines: tuple[float, float], runs: Ma
     }
 
 
-def _data(one: _Ending) -> dict[str, Any]:
+def _data(config: ConvergedConfig, one: _Ending) -> dict[str, Any]:
+    share, lr = one.chosen
+    shares = dict.fromkeys(share for share, _ in one.looked)
+    ladders = {f"{each:g}": [one.looked[each, lr].final_nats for lr in config.peak_lrs] for each in shares}
     translated = {"bleu": one.bleu, "mean_bleu": math.fsum(one.bleu) / len(one.bleu)} if one.split else {}
     return {
-        "warmup_share": one.chosen[0],
-        "peak_lr": one.chosen[1],
-        "at_an_end": one.at_an_end,
-        "chose": [
-            {"warmup_share": share, "peak_lr": lr, "nats": run.final_nats, "finite": run.finite}
-            for (share, lr), run in one.looked.items()
-        ],
+        "placement": one.placement,
+        "optimizer": "adam",
+        "warmup_share": share,
+        "warmup_updates": round(share * config.updates),
+        "peak_lrs": config.peak_lrs,
+        "ladders_nats": ladders,
+        "ladder_nats": [ladders[f"{share:g}"]],
+        "best_lr": lr,
+        "best_at_an_end": one.at_an_end,
         "last_loss_nats": one.nats,
         "mean_nats": mean_nats(one.runs),
-        "nats": plain_estimate(estimate(one.nats)),
         "late_gain_nats": one.late_gain,
         **translated,
     }

@@ -276,3 +276,9 @@ def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:
     """The sources of several runs in a line: "source 1a2b3c4d5e6f (4 runs)"."""
     counts = Counter(str(one["source_sha256"])[:12] or "unknown" for one in found.values())
     return ", ".join(f"source {name} ({counted(count, 'run')})" for name, count in counts.items())
+
+
+def machines(cells: Iterable[Cell]) -> str:
+    """What they were trained on and with which torch, in words."""
+    found = (cell.folder.environment() for cell in cells)
+    return ", ".join(sorted({f"{one['accelerator'] or one['processor']}, torch {one['torch']}" for one in found}))

@@ -87,6 +87,12 @@ def _pairings(data: _Result) -> _Told:
     )
 
 
+def _endings(data: _Result) -> _Told:
+    """Each at its best warm-up and rate."""
+    for one in data["endings"]:
+        yield one["placement"], *_best(one, one["optimizer"], data["unigram_nats"])
+
+
 def _best(ladder: _Result, optimizer: str, unigram_nats: float) -> tuple[str, str]:
     losses, warmup = ladder["last_loss_nats"], _warmup(ladder["warmup_updates"])
     rate = _rate(ladder["best_lr"], len(ladder["ladder_nats"][0]))
@@ -121,6 +127,7 @@ _READERS: Mapping[str, Callable[[_Result], _Told]] = {
     "arms": _arms,
     "configurations": _configurations,
     "pairings": _pairings,
+    "endings": _endings,
     "depths": _depths,
     "off_percent": _deviations,
 }

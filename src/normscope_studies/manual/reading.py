@@ -41,7 +41,6 @@ SIZES: Mapping[str, _GridSize] = {
         blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen", left_out=("admin",)
     ),
     "placements_cpu_newer": _GridSize(blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"),
-    "multi30k_cpu": _GridSize(blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"),
 }
 
 
@@ -128,6 +127,33 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
     for (placement, optimizer), arm in better.items():
         if placement != evidence.BASELINE:
             yield difference("lower-loss", setting, arm, better[evidence.BASELINE, optimizer])
+
+
+def _converged(name: str, data: Any) -> Iterator[_Read]:
+    """`normscope study converged`: each placement at its best warm-up and rate, which another seed chose."""
+    asked = data["settings"]
+    setting = measured_in(
+        name,
+        data,
+        model="encoder-decoder",
+        updates=asked["updates"],
+        update_tokens=asked["max_tokens"],
+        text=asked["corpus"],
+        unigram_nats=data["unigram_nats"],
+    )
+    yield setting
+    arms = {}
+    for place, one in enumerate(data["endings"]):
+        arms[one["placement"]] = arm = MeasuredArm(
+            **{key: one[key] for key in ("placement", "optimizer", "warmup_updates")},
+            peak_lr=one["best_lr"],
+            losses=one["last_loss_nats"],
+            source=f"/endings/{place}/last_loss_nats",
+        )
+        yield arm.best_of(setting, one["peak_lrs"], at_an_end=one["best_at_an_end"])
+    for placement, arm in arms.items():
+        if placement != evidence.BASELINE:
+            yield difference("lower-loss", setting, arm, arms[evidence.BASELINE])
 
 
 def _grid(name: str, data: Any) -> Iterator[_Read]:
@@ -230,6 +256,8 @@ def _trained(data: Any) -> Iterator[evidence.TrainedRate]:
 
 _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
     "optimizers_long": _optimizers,
+    "converged": _converged,
+    "streams": _converged,
     **dict.fromkeys(SIZES, _grid),
     "figure2": _translation,
     "figure4": _translation,

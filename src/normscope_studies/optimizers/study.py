@@ -17,7 +17,7 @@ from normscope.tasks.language_model import LANGUAGE_MODEL
 from ..engine.claims import claim
 from ..engine.estimates import plain_estimate, with_interval
 from ..engine.judging import LEARNED_NATS, bigram_nats, holm, learned
-from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, in_words, sources
+from ..engine.ladders import Ladder, WarmupPair, climb, gains_at_most, in_words, machines, sources
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, ranged, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study
@@ -58,11 +58,9 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
     train, valid = (np.asarray(corpus.splits[name].tokens) for name in ("train", "valid"))
     bigram = bigram_nats(train, valid)
     needs = all_needs(pairs, config.needs_nats, unigram_nats)
-    environments = [cell.folder.environment() for ladder in ladders.values() for cell in ladder.cells]
-    machines = {f"{one['accelerator'] or one['processor']}, torch {one['torch']}" for one in environments}
+    machine = machines(cell for ladder in ladders.values() for cell in ladder.cells)
     return Findings(
-        conditions=conditions(config, (unigram_nats, bigram), parameters, runs)
-        | {"machine": ", ".join(sorted(machines))},
+        conditions=conditions(config, (unigram_nats, bigram), parameters, runs) | {"machine": machine},
         claims=claims(config, pairs, unigram_nats),
         figures=figures(config, pairs),
         tables=tables(config, pairs, needs),
