@@ -279,7 +279,7 @@ def _data(config: ConvergedConfig, one: _Ending) -> dict[str, Any]:
     share, lr = one.chosen
     shares = dict.fromkeys(share for share, _ in one.looked)
     ladders = {f"{each:g}": [one.looked[each, lr].final_nats for lr in config.peak_lrs] for each in shares}
-    translated = {"bleu": one.bleu, "mean_bleu": math.fsum(one.bleu) / len(one.bleu)} if one.split else {}
+    translated = {"bleu": one.bleu, "over_seeds_bleu": plain_estimate(estimate(one.bleu))} if one.split else {}
     return {
         "placement": one.placement,
         "optimizer": "adam",
@@ -291,7 +291,7 @@ def _data(config: ConvergedConfig, one: _Ending) -> dict[str, Any]:
         "best_lr": lr,
         "best_at_an_end": one.at_an_end,
         "last_loss_nats": one.nats,
-        "mean_nats": mean_nats(one.runs),
+        "over_seeds_nats": plain_estimate(estimate(one.nats)),
         "late_gain_nats": one.late_gain,
         **translated,
     }
