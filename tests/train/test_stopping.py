@@ -18,7 +18,7 @@ from normscope.train.config import Stopping
 from tiny import result, tiny
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ("demo", "multi30k_tiny", "placements_cpu", "placements_cpu_newer")
+RESULTS = ("demo", "multi30k_cpu", "multi30k_tiny", "placements_cpu", "placements_cpu_newer")
 STUCK = tiny(
     "optimizer.peak_lr=1e-9", "schedule.warmup_updates=2", "train.duration=12", "train.validate_every=2",
     "train.checkpoint_every=5", "train.keep_checkpoints=9",

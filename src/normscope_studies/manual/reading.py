@@ -41,6 +41,7 @@ SIZES: Mapping[str, _GridSize] = {
         blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen", left_out=("admin",)
     ),
     "placements_cpu_newer": _GridSize(blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"),
+    "multi30k_cpu": _GridSize(blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"),
 }
 
 
@@ -257,7 +258,6 @@ def _trained(data: Any) -> Iterator[evidence.TrainedRate]:
 _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
     "optimizers_long": _optimizers,
     "converged": _converged,
-    "streams": _converged,
     **dict.fromkeys(SIZES, _grid),
     "figure2": _translation,
     "figure4": _translation,
