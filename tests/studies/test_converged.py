@@ -12,7 +12,8 @@ from scipy import stats
 import in_process
 from normscope.errors import UserError
 from normscope_studies.converged.config import SCALES, ConvergedConfig
-from normscope_studies.converged.study import STUDY, _Ending, claims, ends, run
+from normscope_studies.converged.endings import PlacementEnding
+from normscope_studies.converged.study import STUDY, claims, ends, run
 from normscope_studies.engine import ladders as ladders_module
 from normscope_studies.engine.ladders import LadderRun
 from normscope_studies.engine.pieces import Pieces
@@ -32,8 +33,8 @@ def run_of(nats: float, bleu: float = 0.0, *losses: float) -> LadderRun:
     return LadderRun(cell=cell, final_nats=nats, first_nats=9.0, finite=True)
 
 
-def ending_of(placement: str, nats: list[float], bleu: list[float]) -> _Ending:
-    return _Ending(
+def ending_of(placement: str, nats: list[float], bleu: list[float]) -> PlacementEnding:
+    return PlacementEnding(
         placement=placement,
         looked={(0.1, 1e-3): run_of(nats[0] + 1), (0.1, 2e-3): run_of(nats[0]), (0.3, 1e-3): run_of(nats[0] + 2)},
         runs=[run_of(loss, score) for loss, score in zip(nats, bleu, strict=True)],
@@ -71,7 +72,7 @@ def test_a_pair_of_which_neither_learned_decides_nothing() -> None:
 
 def test_what_the_last_tenth_brought() -> None:
     runs = [run_of(1.0, 0.0, *losses) for losses in ([3.0] * 8 + [2.0, 1.9], [3.0] * 8 + [2.4, 2.1])]
-    one = _Ending(placement="pre-ln", looked={}, runs=runs, split="")
+    one = PlacementEnding(placement="pre-ln", looked={}, runs=runs, split="")
     assert one.late_gain == pytest.approx((0.1 + 0.3) / 2)
 
 

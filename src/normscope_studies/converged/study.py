@@ -1,8 +1,7 @@
-"""Where the runs ended: what was chosen for each placement, claims, the page."""
+"""Whether others end better than the placement beside them: claims, pictures, the table."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from normscope.data.opening import open_corpus
@@ -15,112 +14,26 @@ from ..engine import checks
 from ..engine.claims import claim
 from ..engine.estimates import estimate, plain_estimate
 from ..engine.judging import LEARNED_NATS, bigram_nats, holm, learned
-from ..engine.ladders import LadderRun, in_words, machines, mean_nats, sources, train
+from ..engine.ladders import in_words, machines, mean_nats, sources
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study
 from .config import SCALES, ConvergedConfig
+from .endings import PlacementEnding, trained
 
-_SAID = (
-    "Liu et al. 2020, arXiv:2004.08249, section 1, of Post-LN where it trains; the sources of others promise as much"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ending:
-    """Where a placement ended."""
-
-    placement: str
-    looked: Mapping[tuple[float, float], LadderRun]
-    """By the share of the warm-up and the rate: the run of the seed that chose."""
-    runs: Sequence[LadderRun]
-    """At the best of these, one a seed."""
-    split: str
-
-    @property
-    def title(self) -> str:
-        return named(self.placement).title
-
-    @property
-    def chosen(self) -> tuple[float, float]:
-        """The share and the rate of the lowest loss."""
-        return chosen(self.looked)
-
-    @property
-    def at_an_end(self) -> bool:
-        """Whether the rate is the least or the largest that was tried, so that a better one may lie beyond."""
-        lrs = [lr for share, lr in self.looked if share == self.chosen[0]]
-        return self.chosen[1] in (min(lrs), max(lrs))
-
-    @property
-    def nats(self) -> list[float]:
-        """Last losses, one a seed."""
-        return [run.final_nats for run in self.runs]
-
-    @property
-    def bleu(self) -> list[float]:
-        """One a seed; 0 for a run that did not stay finite, which leaves nothing to translate with."""
-        return [run.cell.evaluations().get(self.split, {}).get("bleu", 0.0) for run in self.runs]
-
-    @property
-    def validations(self) -> list[tuple[list[int], list[float]]]:
-        """Of each seed: updates, and losses in nats."""
-        every = ([e for e in run.cell.folder.events() if e["event"] == "validation"] for run in self.runs)
-        return [([e["update"] for e in events], [e["nll_nats"] for e in events]) for events in every]
-
-    @property
-    def late_gain(self) -> float:
-        """What the last tenth of the updates brought, in nats; the mean over seeds, NaN where none was validated."""
-        gains = []
-        for updates, nats in self.validations:
-            before = [loss for at, loss in zip(updates, nats, strict=True) if at <= 0.9 * updates[-1]]
-            gains += [one - nats[-1] for one in before[-1:]]
-        return math.fsum(gains) / len(gains) if gains else math.nan
-
-
-def chosen(looked: Mapping[tuple[float, float], LadderRun]) -> tuple[float, float]:
-    """The share of the warm-up and the rate of the run with the lowest last loss."""
-    return min(looked, key=lambda key: looked[key].final_nats)
+_SAID = "Liu et al. 2020, arXiv:2004.08249, abstract, of Post-LN where it trains; the sources of others promise as much"
 
 
 def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
     corpus = open_corpus(config.training(config.updates, 0.0).data)
-    looking = {
-        (pair, lr): cell
-        for pair in config.pairs
-        for lr in config.peak_lrs
-        for cell in config.cells(pieces, pair, [lr], range(1, 2), config.ladder_updates)
-    }
-    found = dict(zip(looking, train(list(looking.values()), "the rates", pieces), strict=True))
-    looked = {
-        placement: {(pair[1], lr): run for (pair, lr), run in found.items() if pair[0] == placement}
-        for placement in config.placements
-    }
-    judging = {}
-    for placement, runs in looked.items():
-        share, lr = chosen(runs)
-        seeds = range(2, config.seeds + 2)
-        judging[placement] = config.cells(pieces, (placement, share), [lr], seeds, config.updates)
-    cells = sorted((cell for own in judging.values() for cell in own), key=lambda cell: cell.seed)
-    ended = train(cells, "the best rates", pieces, lambda cell: cell.evaluation_commands(config.split or None))
-    by_name = {run.cell.name: run for run in ended}
-    endings = [
-        _Ending(
-            placement=placement,
-            looked=looked[placement],
-            runs=[by_name[cell.name] for cell in own],
-            split=config.split,
-        )
-        for placement, own in judging.items()
-    ]
+    endings, cells = trained(config, pieces)
     unigram = TRANSLATION.chance_nats(corpus)
     bigram = bigram_nats(*(corpus.splits[name].target.tokens for name in ("train", "valid")))
-    every = [*looking.values(), *cells]
-    trained_by = sources(every)
+    runs = sources(cells)
     return Findings(
-        conditions=conditions(config, (unigram, bigram), trained_by) | {"machine": machines(every)},
+        conditions=conditions(config, (unigram, bigram), runs) | {"machine": machines(cells)},
         claims=claims(config, endings, unigram),
         figures=figures(config, endings),
         tables=[ends(config, endings)],
@@ -132,13 +45,13 @@ def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
                 unit: {title: plain_estimate(gain) for title, gain in _gains(config, endings, unit).items()}
                 for unit in _units(config)
             },
-            "runs": trained_by,
+            "runs": runs,
         },
     )
 
 
 _NATS, _BLEU = "nats", "BLEU"
-_MEASURES: Mapping[str, tuple[str, Callable[[_Ending], list[float]]]] = {
+_MEASURES: Mapping[str, tuple[str, Callable[[PlacementEnding], list[float]]]] = {
     _NATS: ("ends lower", lambda one: [-nats for nats in one.nats]),
     _BLEU: ("translates better", lambda one: one.bleu),
 }
@@ -150,7 +63,7 @@ def _units(config: ConvergedConfig) -> list[str]:
     return [_NATS, *[_BLEU] * bool(config.split)]
 
 
-def _gains(config: ConvergedConfig, endings: Sequence[_Ending], unit: str) -> dict[str, Estimate]:
+def _gains(config: ConvergedConfig, endings: Sequence[PlacementEnding], unit: str) -> dict[str, Estimate]:
     """By how much each placement ends better than the one beside, by title; over seeds in pairs."""
     _, of = _MEASURES[unit]
     (beside,) = (of(one) for one in endings if one.placement == config.beside)
@@ -158,7 +71,7 @@ def _gains(config: ConvergedConfig, endings: Sequence[_Ending], unit: str) -> di
     return {one.title: estimate([a - b for a, b in zip(of(one), beside, strict=True)]) for one in others}
 
 
-def claims(config: ConvergedConfig, endings: Sequence[_Ending], unigram_nats: float) -> list[Claim]:
+def claims(config: ConvergedConfig, endings: Sequence[PlacementEnding], unigram_nats: float) -> list[Claim]:
     """That a placement ends lower, and that it translates better, than the one beside; each of all together by Holm."""
     title = named(config.beside).title
     did = {one.title for one in endings if learned(mean_nats(one.runs), unigram_nats)}
@@ -183,7 +96,7 @@ def claims(config: ConvergedConfig, endings: Sequence[_Ending], unigram_nats: fl
     return made
 
 
-def figures(config: ConvergedConfig, endings: Sequence[_Ending]) -> list[StudyFigure]:
+def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list[StudyFigure]:
     """The loss over the rate of the seed that chose, and over the updates of those that judge."""
     rates = {
         f"{one.title}, warm-up {percentage(share, 0)}": [[one.looked[share, lr].final_nats for lr in config.peak_lrs]]
@@ -227,7 +140,7 @@ def figures(config: ConvergedConfig, endings: Sequence[_Ending]) -> list[StudyFi
     ]
 
 
-def ends(config: ConvergedConfig, endings: Sequence[_Ending]) -> StudyTable:
+def ends(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> StudyTable:
     """What was chosen for each placement and where it ended, the lowest first."""
     title = named(config.beside).title
     beside = {unit: _gains(config, endings, unit) for unit in _units(config)}
@@ -275,7 +188,7 @@ def conditions(config: ConvergedConfig, baselines: tuple[float, float], runs: Ma
     }
 
 
-def _data(config: ConvergedConfig, one: _Ending) -> dict[str, Any]:
+def _data(config: ConvergedConfig, one: PlacementEnding) -> dict[str, Any]:
     share, lr = one.chosen
     shares = dict.fromkeys(share for share, _ in one.looked)
     ladders = {f"{each:g}": [one.looked[each, lr].final_nats for lr in config.peak_lrs] for each in shares}

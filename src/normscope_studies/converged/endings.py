@@ -1,0 +1,101 @@
+"""Where each placement ended: one seed chooses its warm-up and rate, and others are trained at them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from normscope.compare.grid import Cell
+from normscope.placement import named
+
+from ..engine.ladders import LadderRun, train
+from ..engine.pieces import Pieces
+from .config import ConvergedConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementEnding:
+    """Where a placement ended."""
+
+    placement: str
+    looked: Mapping[tuple[float, float], LadderRun]
+    """By the share of the warm-up and the rate: the run of the seed that chose."""
+    runs: Sequence[LadderRun]
+    """At the best of these, one a seed."""
+    split: str
+
+    @property
+    def title(self) -> str:
+        return named(self.placement).title
+
+    @property
+    def chosen(self) -> tuple[float, float]:
+        """The share and the rate of the lowest loss."""
+        return chosen(self.looked)
+
+    @property
+    def at_an_end(self) -> bool:
+        """Whether the rate is the least or the largest that was tried, so that a better one may lie beyond."""
+        lrs = [lr for share, lr in self.looked if share == self.chosen[0]]
+        return self.chosen[1] in (min(lrs), max(lrs))
+
+    @property
+    def nats(self) -> list[float]:
+        """Last losses, one a seed."""
+        return [run.final_nats for run in self.runs]
+
+    @property
+    def bleu(self) -> list[float]:
+        """One a seed; 0 for a run that did not stay finite, which leaves nothing to translate with."""
+        return [run.cell.evaluations().get(self.split, {}).get("bleu", 0.0) for run in self.runs]
+
+    @property
+    def validations(self) -> list[tuple[list[int], list[float]]]:
+        """Of each seed: updates, and losses in nats."""
+        every = ([e for e in run.cell.folder.events() if e["event"] == "validation"] for run in self.runs)
+        return [([e["update"] for e in events], [e["nll_nats"] for e in events]) for events in every]
+
+    @property
+    def late_gain(self) -> float:
+        """What the last tenth of the updates brought, in nats; the mean over seeds, NaN where none was validated."""
+        gains = []
+        for updates, nats in self.validations:
+            before = [loss for at, loss in zip(updates, nats, strict=True) if at <= 0.9 * updates[-1]]
+            gains += [one - nats[-1] for one in before[-1:]]
+        return math.fsum(gains) / len(gains) if gains else math.nan
+
+
+def chosen(looked: Mapping[tuple[float, float], LadderRun]) -> tuple[float, float]:
+    """The share of the warm-up and the rate of the run with the lowest last loss."""
+    return min(looked, key=lambda key: looked[key].final_nats)
+
+
+def trained(config: ConvergedConfig, pieces: Pieces) -> tuple[list[PlacementEnding], list[Cell]]:
+    """Train what the folder lacks; what became of each placement, and all runs. Raises as `ladders.train` does."""
+    looking = {
+        (pair, lr): cell
+        for pair in config.pairs
+        for lr in config.peak_lrs
+        for cell in config.cells(pieces, pair, [lr], range(1, 2), config.ladder_updates)
+    }
+    found = dict(zip(looking, train(list(looking.values()), "the rates", pieces), strict=True))
+    looked = {
+        placement: {(pair[1], lr): run for (pair, lr), run in found.items() if pair[0] == placement}
+        for placement in config.placements
+    }
+    judging = {}
+    for placement, runs in looked.items():
+        share, lr = chosen(runs)
+        judging[placement] = config.cells(pieces, (placement, share), [lr], range(2, config.seeds + 2), config.updates)
+    cells = sorted((cell for own in judging.values() for cell in own), key=lambda cell: cell.seed)
+    ended = train(cells, "the best rates", pieces, lambda cell: cell.evaluation_commands(config.split or None))
+    by_name = {run.cell.name: run for run in ended}
+    endings = [
+        PlacementEnding(
+            placement=placement,
+            looked=looked[placement],
+            runs=[by_name[cell.name] for cell in own],
+            split=config.split,
+        )
+        for placement, own in judging.items()
+    ]
+    return endings, [*looking.values(), *cells]
