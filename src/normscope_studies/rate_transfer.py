@@ -1,11 +1,14 @@
 """What the best peak rate of a small model is worth for one four times as deep or as wide."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from normscope.choosing.rates import RateFacts, law
+from normscope.measure import Estimate, t_quantile
 from normscope.placement import named
 from normscope.report.chart import Panel
 from normscope.report.words import joined
@@ -17,12 +20,16 @@ from .advice.looks import facts_about
 from .advice.page import of_ladder
 from .advice.tasks import task_of
 from .engine.checks import check_least
-from .engine.page import Findings, StudyFigure, StudyTable, line, table
+from .engine.claims import around, claim
+from .engine.judging import holm
+from .engine.page import Claim, Findings, StudyFigure, StudyTable, line, table
 from .engine.pieces import Pieces, side_by_side
 from .engine.study import Study, scales
 
 DEPTH, WIDTH, WIDTH_MUP = "four times the depth", "four times the width", "four times the width by µP"
 _FACTOR = 4
+_STAYS = 0.1
+"""Exponents of depth this close to 0 move a rate by a seventh over four times the depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,22 +146,81 @@ def run(config: RateTransferConfig, pieces: Pieces) -> Findings:
         if (one.growth.group, one.way) != (WIDTH_MUP, carrying.KNOWN)
     ]
     deepest = ladders[len(chains) :]
+    exponents = depth_exponents(deepest)
     return Findings(
         conditions=conditions(config, ladders),
-        claims=carrying.claims(carried),
+        claims=[*carrying.claims(carried), *depth_claims(exponents)],
         figures=figures(deepest),
         tables=[
-            depths(deepest),
+            depths(deepest, exponents),
             *carrying.tables(
                 carried, "What a model four times as large loses at the smaller one's best rate, in shares of the gain"
             ),
         ],
         data=carrying.data(carried)
+        | {
+            "depth_exponents": {
+                name: {"mean": one.mean, "half_width": one.half_width, "depths": one.count + 1}
+                for name, one in exponents.items()
+            }
+        }
         | {"ladders": [{"case": one.case.name} | of_ladder(one) for chain in ladders for one in chain]},
     )
 
 
-def depths(deep: Sequence[Sequence[Ladder]]) -> StudyTable:
+def depth_exponents(deep: Sequence[Sequence[Ladder]]) -> dict[str, Estimate]:
+    """By placement: the slope of the best rate's logarithm over that of the depth, where it learned at three depths.
+
+    The interval is that of least squares, of how far the rates lie off the line.
+    """
+    found = {}
+    for chain in deep:
+        there = [one for one in chain if one.learned]
+        if (count := len(there)) < 3:
+            continue
+        x, y = np.log10([one.case.blocks for one in there]), np.array([one.best for one in there])
+        slope, start = np.polyfit(x, y, 1)
+        error = math.sqrt(((y - start - slope * x) ** 2).sum() / (count - 2) / ((x - x.mean()) ** 2).sum())
+        found[chain[0].case.placement] = Estimate(
+            # One number less than there are depths, as a line has one more to fit than a mean.
+            count=count - 1,
+            mean=np.asarray(slope),
+            deviation=np.asarray(error * math.sqrt(count - 1)),
+            half_width=np.asarray(t_quantile(0.95, count - 2) * error),
+        )
+    return found
+
+
+def depth_claims(exponents: Mapping[str, Estimate]) -> list[Claim]:
+    """Whether the best rate falls as the model grows, and whether CompleteP's stays; none without an exponent."""
+    if not exponents:
+        return []
+    titles = {named(name).title: one for name, one in exponents.items()}
+    falls = claim(
+        "The best rate falls with depth",
+        "The best rate of a deeper model is smaller: its exponent of depth is below 0.",
+        source="NormScope",
+        value="exponent of depth",
+        holds=titles,
+        decided=holm({title: (one, -math.inf, 0.0) for title, one in titles.items()}),
+        beside=f"Corrected by Holm over {len(titles)} placements",
+    )
+    stays = [
+        claim(
+            "CompleteP's best rate stays over depth",
+            f"The best rate of CompleteP does not depend on the depth: an exponent of 0 within {_STAYS:g}.",
+            source="Dey et al. 2025, arXiv:2505.01618",
+            value="exponent of depth",
+            holds={named(name).title: exponents[name]},
+            **around(0.0, _STAYS),
+        )
+        for name in ("completep",)
+        if name in exponents
+    ]
+    return [falls, *stays]
+
+
+def depths(deep: Sequence[Sequence[Ladder]], exponents: Mapping[str, Estimate]) -> StudyTable:
     """Best rate and loss by depth, a row a placement."""
     blocks = [one.case.blocks for one in deep[0]]
     return table(
@@ -166,6 +232,7 @@ def depths(deep: Sequence[Sequence[Ladder]]) -> StudyTable:
                 (f"best rate, {count} blocks", lambda chain, at=at: 10 ** chain[at].best)
                 for at, count in enumerate(blocks)
             ),
+            ("exponent of depth", lambda chain: exponents.get(chain[0].case.placement)),
             *((f"nats, {count} blocks", lambda chain, at=at: chain[at].lowest_nats) for at, count in enumerate(blocks)),
         ],
     )

@@ -3,7 +3,9 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from advised import UNIGRAM, ladder_of
 from normscope_studies import horizons, rate_transfer
@@ -85,6 +87,29 @@ def test_only_four_times_as_large_counts():
         (rate_transfer.WIDTH, 1.0),
         (rate_transfer.WIDTH_MUP, 4.0),
     ]
+
+
+def test_exponents_of_depth_are_those_of_least_squares():
+    """As scipy has them, of the depths at which a placement learned; one that falls is told from one that rises."""
+
+    def chain(placement: str, rungs: list[int]) -> list[Ladder]:
+        cases = rate_transfer.RateTransferConfig().deep(placement)
+        return [replace(ladder_of(rung), case=case) for rung, case in zip(rungs, cases, strict=True)]
+
+    falling, rising, flat = chain("deepnorm", [7, 6, 5, 3]), chain("lns", [2, 3, 4, 5]), chain("completep", [4] * 4)
+    nothing = {step: {"valid_nats": UNIGRAM, "train_nats": []} for step in range(7)}
+    lost = [replace(one, outcomes=nothing) if at > 1 else one for at, one in enumerate(chain("post-ln", [5, 4, 3, 2]))]
+    found = rate_transfer.depth_exponents([falling, rising, flat, lost])
+    assert set(found) == {"deepnorm", "lns", "completep"}
+    line = stats.linregress(np.log10([2, 4, 8, 16]), [one.best for one in falling])
+    one = found["deepnorm"]
+    assert float(one.mean) == pytest.approx(line.slope)
+    assert float(one.half_width) == pytest.approx(stats.t.ppf(0.975, 2) * line.stderr)
+    assert float(one.deviation) / math.sqrt(one.count) == pytest.approx(line.stderr)
+    falls, stays = rate_transfer.depth_claims(found)
+    assert falls.conditions.startswith("DeepNorm; not LayerNorm scaling")
+    assert stays.verdict == "reproduced"
+    assert rate_transfer.depth_claims({}) == []
 
 
 @pytest.mark.parametrize("model", ["nanogpt", "torch-post"])

@@ -236,8 +236,7 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
     """The lowest that ends below the baseline in a result near this size, else the baseline."""
     (lower,) = (one for one in choice.answers if one.question.name == "lower-loss")
     supported = lower.of("supported")
-    near = [claim for claim in supported if _near(choice, claim)]
-    if near:
+    if near := [claim for claim in supported if _near(choice, claim)]:
         name, found = near[0].placement, _near(choice, near[0])[0]
         said = (
             f"Measured near this size: it ends {_below(found)} {BASELINE}, {found.seeds} seeds "
@@ -252,13 +251,13 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
         if near_recipe := nearest(RateFacts.of_case(case, BASELINE), having):
             several = f"{len(having)} of {counted(len(read), 'published recipe')} for such models"
             said += f" It is in {several}. The nearest in size: {near_recipe.citation}."
-        for other in own:
+        for other in own or lower.of("contradicted")[:1]:
             found = other.findings[0]
-            setting = choice.settings[found.setting]
-            said += (
-                f" In trainings of {setting.blocks[0]} blocks of width {setting.width[0]} (results/{found.setting}) "
-                f"{other.placement} ends lowest, {_below(found)} {BASELINE}: a reason to try it, and none to take it."
-            )
+            at = choice.settings[found.setting]
+            ends = f"{other.placement} ends lowest, {_below(found)} {BASELINE}: a reason to try it, and none to take it"
+            if not own:
+                ends = f"it ends {_below(replace(found, mean=-found.mean))} {other.placement}"
+            said += f" In trainings of {at.blocks[0]} blocks of width {at.width[0]} (results/{found.setting}) {ends}."
         tried = f"`normscope compare` of {BASELINE} and {own[0].placement if own else 'another'} on your text"
     return name, _Recommendation(what="Placement", says=name, sure=said, surer=tried)
 
@@ -288,6 +287,5 @@ def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | Non
             f"Measured: near this size the loss without it less that with it is "
             f"{interval(found.mean, found.half_width)} nats per token (results/{found.setting})."
         )
-    return _Recommendation(
-        what="Warm-up", says=says, sure=sure, surer="`normscope compare --warmup-updates 0,N` at your rate"
-    )
+    surer = "`normscope compare --warmup-updates 0,N` at your rate"
+    return _Recommendation(what="Warm-up", says=says, sure=sure, surer=surer)
