@@ -2,9 +2,11 @@
 
 import re
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
+from choosing.recomputed import result
 from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose, plain, recommended
 from normscope.choosing.parts import parts
@@ -98,3 +100,15 @@ def test_what_few_published_rates_stand_behind_says_so() -> None:
     count = sum(one.optimizer == "muon" for one in recipes())
     assert f"published rates ({count} under this optimiser)" in muon.sure
     assert "under this optimiser" not in adam.sure
+
+
+def test_where_nothing_ends_below_the_baseline_it_says_what_that_ends_below() -> None:
+    case = ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam")
+    means = {one["placement"]: fmean(one["last_loss_nats"]) for one in result("converged")["endings"]}
+    baseline = means.pop("pre-ln")
+    nearest = min(means, key=lambda name: means[name])
+    sure = recommended(choose(case))[0].sure
+    assert (
+        f"In trainings of 6 blocks of width 128 (results/converged) it ends {means[nearest] - baseline:.3f} ± " in sure
+    )
+    assert sure.endswith(f"below {nearest}.")
