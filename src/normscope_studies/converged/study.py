@@ -98,11 +98,11 @@ def claims(config: ConvergedConfig, endings: Sequence[PlacementEnding], unigram_
 
 def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list[StudyFigure]:
     """The loss over the rate of the seed that chose, and over the updates of those that judge."""
-    rates = {
-        f"{one.title}, warm-up {percentage(share, 0)}": [[one.looked[share, lr].final_nats for lr in config.peak_lrs]]
-        for one in endings
-        for share in dict.fromkeys(share for share, _ in one.looked)
-    }
+    rates = {}
+    for one in endings:
+        for share in (shares := dict.fromkeys(share for share, _ in one.looked)):
+            title = f"{one.title}, warm-up {percentage(share, 0)}" if len(shares) > 1 else one.title
+            rates[title] = [[one.looked[share, lr].final_nats for lr in config.peak_lrs]]
     every = {one.title: one.validations for one in endings}
     places = [updates for runs in every.values() for updates, _ in runs]
     shortest = min(places, key=len)
