@@ -24,7 +24,7 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_783,
+    "lines": 69_784,
     "lines of normscope": 54_998,
     "files": 407,
     "import lines, %": 5.98,

@@ -196,28 +196,29 @@ def depth_claims(exponents: Mapping[str, Estimate]) -> list[Claim]:
     if not exponents:
         return []
     titles = {named(name).title: one for name, one in exponents.items()}
-    falls = claim(
-        "The best rate falls with depth",
-        "The best rate of a deeper model is smaller: its exponent of depth is below 0.",
-        source="NormScope",
-        value="exponent of depth",
-        holds=titles,
-        decided=holm({title: (one, -math.inf, 0.0) for title, one in titles.items()}),
-        beside=f"Corrected by Holm over {len(titles)} placements",
-    )
-    stays = [
+    made = [
         claim(
-            "CompleteP's best rate stays over depth",
-            f"The best rate of CompleteP does not depend on the depth: an exponent of 0 within {_STAYS:g}.",
-            source="Dey et al. 2025, arXiv:2505.01618",
+            "The best rate falls with depth",
+            "The best rate of a deeper model is smaller: its exponent of depth is below 0.",
+            source="NormScope",
             value="exponent of depth",
-            holds={named(name).title: exponents[name]},
-            **around(0.0, _STAYS),
+            holds=titles,
+            decided=holm({title: (one, -math.inf, 0.0) for title, one in titles.items()}),
+            beside=f"Corrected by Holm over {len(titles)} placements",
         )
-        for name in ("completep",)
-        if name in exponents
     ]
-    return [falls, *stays]
+    if stays := exponents.get("completep"):
+        made.append(
+            claim(
+                "CompleteP's best rate stays over depth",
+                f"The best rate of CompleteP does not depend on the depth: an exponent of 0 within {_STAYS:g}.",
+                source="Dey et al. 2025, arXiv:2505.01618",
+                value="exponent of depth",
+                holds={named("completep").title: stays},
+                **around(0.0, _STAYS),
+            )
+        )
+    return made
 
 
 def depths(deep: Sequence[Sequence[Ladder]], exponents: Mapping[str, Estimate]) -> StudyTable:
