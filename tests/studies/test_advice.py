@@ -146,14 +146,15 @@ def test_three_rates_lie_about_the_median_of_others():
     assert rules.about_naive(every[0], [one for one in every if one.case.model == "decoder"]) is None
 
 
-def test_looks_are_judged_together():
+def test_claims_of_one_kind_are_judged_together():
     """One of two is sure alone, and not beside eleven that tell nothing."""
     sure = estimate([-0.1, -0.12, -0.02, -0.15, -0.01])
     unsure = estimate([-0.1, 0.1, 0.05, -0.05, 0.01])
-    (alone,) = advice.look_claims({("three rates", 400): sure}, 1000)
+    three = ("Three rates", "Three rates lose", "one")
+    (alone,) = advice.less_claims({three: sure})
     assert alone.verdict == "reproduced"
-    among = {("three rates", 400): sure} | {("all", updates): unsure for updates in range(10, 21)}
-    assert {claim.verdict for claim in advice.look_claims(among, 1000)} == {"undecided"}
+    among = {three: sure} | {(f"All after {updates}", "They lose", "one"): unsure for updates in range(10, 21)}
+    assert {claim.verdict for claim in advice.less_claims(among)} == {"undecided"}
 
 
 def test_a_warmup_is_judged_by_the_best_of_those_that_were_tried():

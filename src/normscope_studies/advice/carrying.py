@@ -149,7 +149,7 @@ def summary(own: Sequence[Carried]) -> dict[str, Any]:
         "cases": len(own),
         "moved": float(10 ** np.median([one.growth.moved for one in own])),
         "foretold": float(10 ** np.median([one.foretold for one in own])),
-        "median_lost": float(np.quantile(lost, 0.5, method="higher")),
+        "median_lost": float(np.median(lost)),
         "high_lost": float(np.quantile(lost, 0.9, method="higher")),
         "within_1_percent": sum(value <= 0.01 for value in lost),
         "within_2_percent": sum(value <= 0.02 for value in lost),

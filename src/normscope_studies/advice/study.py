@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from normscope.report.words import percentage
 
 from ..engine.claims import judged
 from ..engine.estimates import clustered_proportion, with_interval
-from ..engine.judging import all_hold, answers, between, holm
+from ..engine.judging import all_hold, answers, holm
 from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Study, scales
@@ -136,6 +136,11 @@ def claims(advised: Advised) -> list[Claim]:
     }
     tried = by_warmup(looked, warmups)
     shares = {group: [share for (of, share), there in tried.items() if of == group and there] for group in NORMED}
+    warmer = {
+        (group, share, beside): rules.less_than(tried[group, share], tried[group, beside])
+        for group in NORMED
+        for share, beside in itertools.combinations(reversed(shares[group]), 2)
+    }
     return [
         *(
             share_claim(
@@ -147,8 +152,18 @@ def claims(advised: Advised) -> list[Claim]:
             )
             for most, least in ((0.01, 0.8), (0.02, 0.9))
         ),
-        less_claim("Known rates", "Known rates lose", rules.less_than(own, naive)),
-        *look_claims(early, first),
+        *less_claims({("Known rates", "Known rates lose", _MEDIAN): rules.less_than(own, naive)}),
+        *less_claims(
+            {
+                (
+                    f"{words[0].upper()}{words[1:]} compared after {updates:,}",
+                    f"Who compares trainings at {words} after {updates:,} of {first:,} updates, and goes on with the "
+                    "one whose loss is lowest, loses",
+                    _MEDIAN,
+                ): less
+                for (words, updates), less in early.items()
+            }
+        ),
         share_claim(
             "Warm-up",
             "With 1 % of the updates, 8 % where residual sums are normed, a training loses at most 1 % of what the "
@@ -156,51 +171,37 @@ def claims(advised: Advised) -> list[Claim]:
             [(one.case.family, lost_by_usual_warmup(one, warmups[one.case]) <= 0.01) for one in looked],
             least=0.85,
         ),
-        *(
-            less_claim(
-                f"Warm-up of {percentage(share, 0)} where {group}",
-                f"Where {group}, a warm-up over {percentage(share, 0)} of the updates loses",
-                rules.less_than(tried[group, share], tried[group, beside]),
-                than=f"one over {percentage(beside, 0)}" if beside else "none",
-            )
-            for group in NORMED
-            for share, beside in itertools.combinations(reversed(shares[group]), 2)
+        *less_claims(
+            {
+                (
+                    f"Warm-up of {percentage(share, 0)} where {group}",
+                    f"Where {group}, a warm-up over {percentage(share, 0)} of the updates loses",
+                    f"one over {percentage(beside, 0)}" if beside else "none",
+                ): less
+                for (group, share, beside), less in warmer.items()
+            }
         ),
-    ]
-
-
-def look_claims(less: dict[tuple[str, int], Estimate], first: int) -> list[Claim]:
-    """That going on with the best of several trainings loses less than the naive rate does, all looks judged together.
-
-    less: by what was tried and the updates after which it was compared; first: updates of the whole trainings.
-    """
-    together = holm({at: (one, -math.inf, 0.0) for at, one in less.items()})
-    return [
-        judged(
-            name=f"{words[0].upper()}{words[1:]} compared after {updates:,}: better than the median",
-            statement=f"Who compares trainings at {words} after {updates:,} of {first:,} updates, and goes on with the "
-            f"one whose loss is lowest, loses less than {_MEDIAN} does, in the mean over cases.",
-            source="NormScope",
-            found=f"{with_interval(one)} of the best's gain beside it, over {one.count} families; all looks judged "
-            "together, by Holm",
-            holds={"all": together[words, updates]},
-        )
-        for (words, updates), one in less.items()
     ]
 
 
 _MEDIAN = "the median best rate of the optimiser in other families"
 
 
-def less_claim(name: str, subject: str, less: Estimate, than: str = _MEDIAN) -> Claim:
-    """That something loses less than another does, in the mean over cases."""
-    return judged(
-        name=f"{name}: better than {'the median' if than == _MEDIAN else than}",
-        statement=f"{subject} less than {than} does, in the mean over cases.",
-        source="NormScope",
-        found=f"{with_interval(less)} of the best's gain beside it, over {less.count} families",
-        holds={"all": between(less, greatest=0.0)},
-    )
+def less_claims(less: Mapping[tuple[str, str, str], Estimate]) -> list[Claim]:
+    """That some things lose less than others do, in the mean over cases, judged together by Holm; less: by how much,
+    for a name, what loses, and what it is beside."""
+    together = holm({key: (one, -math.inf, 0.0) for key, one in less.items()})
+    return [
+        judged(
+            name=f"{name}: better than {'the median' if beside == _MEDIAN else beside}",
+            statement=f"{subject} less than {beside} does, in the mean over cases.",
+            source="NormScope",
+            found=f"{with_interval(one)} of the best's gain beside it, over {one.count} families"
+            + f"; {len(less)} such claims judged together, by Holm" * (len(less) > 1),
+            holds={"all": together[name, subject, beside]},
+        )
+        for (name, subject, beside), one in less.items()
+    ]
 
 
 def share_claim(name: str, statement: str, holds: Sequence[tuple[str, bool]], *, least: float) -> Claim:
