@@ -2,13 +2,13 @@
 
 import re
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 
 import pytest
 
 from choosing.recomputed import result
 from normscope.choosing.case import ModelToTrain
-from normscope.choosing.choice import choose, plain, recommended
+from normscope.choosing.choice import _Recommendation, choose, plain, published_near, recommended
 from normscope.choosing.parts import parts
 from normscope.choosing.rates import RateFacts, normed_share, recipes, typical_rate
 from normscope.report.words import learning_rate
@@ -22,14 +22,18 @@ SMALL = ModelToTrain(model="decoder-only", blocks=4, width=128, optimizer="muon"
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_answer_begins_with_three_lines(case: ModelToTrain) -> None:
     choice = choose(case)
-    first = parts(choice)[0]
+    first, why, *_ = parts(choice)
     assert [line.partition(":")[0] for line in first.before] == ["Placement", "Peak rate", "Warm-up"]
-    assert all(" Surer: " in line for line in first.before)
+    assert [line.partition(".")[0] for line in why.before] == ["- Placement", "- Peak rate", "- Warm-up"]
+    assert all(" Surer: " in line for line in why.before)
     assert [one["what"] for one in plain(choice)["recommended"]] == ["Placement", "Peak rate", "Warm-up"]
     # Whatever is cited is there: a result that counts, or a source that was read.
     known = {one.citation for one in recipes()}
     for line in recommended(choice):
-        assert set(re.findall(r"results/(\w+)", line.sure)) <= {one.setting.result for one in choice.measured}
+        assert set(re.findall(r"results/(\w+)", line.sure)) <= {
+            *(one.setting.result for one in choice.measured),
+            "advice",
+        }
         for cited in re.findall(r"\((?!results/)([^()]*[a-z]/[^()]*)\)", line.sure):
             assert cited in known, cited
 
@@ -44,19 +48,45 @@ def test_the_rate_is_that_of_the_law_with_what_it_stands_on() -> None:
     assert rate.says == " ".join(
         (f"{learning_rate(found.rate, 2)}, between", learning_rate(found.low, 2), "and", learning_rate(found.high, 2))
     )
-    own = sorted(
-        one.warmup_updates / one.updates
-        for one in recipes()
-        if one.updates and one.warmup_updates is not None and one.optimizer in ("adam", "adamw")
-        if normed_share(one.placement) == 0
-    )
-    assert warmup.says.startswith(f"{100 * own[len(own) // 2]:.2g} % of the updates, the median of {len(own)} recipes")
+    told: dict[str, list[float]] = {}
+    for one in recipes():
+        alike = one.optimizer in ("adam", "adamw") and normed_share(one.placement) == 0
+        if alike and one.updates and one.warmup_updates is not None:
+            told.setdefault(one.family or one.repository, []).append(one.warmup_updates / one.updates)
+    own = sorted(median(shares) for shares in told.values())
+    assert warmup.says.startswith(f"{100 * own[len(own) // 2]:.2g} % of the updates, the median of {len(own)} sources")
     wider = recommended(choose(replace(GPT, width=5120, blocks=36)))[1]
     assert float(wider.says.partition(",")[0]) < found.low
     # Under Muon another recipe counts, and under SGD there is none near.
     muon, sgd = (recommended(choose(replace(GPT, optimizer=name))) for name in ("muon", "sgd"))
     assert "Moonlight" in muon[1].sure
     assert [line.says for line in sgd[1:]] == ["not known under this optimiser", "not known"]
+
+
+def first_of(case: ModelToTrain) -> _Recommendation:
+    return recommended(choose(case))[0]
+
+
+def test_what_leads_in_shallow_or_short_trainings_is_not_recommended_for_others() -> None:
+    assert first_of(SMALL).says == "peri-ln"
+    for other in (replace(SMALL, blocks=5), replace(SMALL, tokens=None), replace(SMALL, tokens=2e7)):
+        assert first_of(other).says == "pre-ln", other
+    assert "(`--tokens`)" in first_of(replace(SMALL, tokens=None)).surer
+    # Post-LN ends below Pre-LN with 4 blocks, and above it with 8 and more.
+    adamw = choose(replace(SMALL, optimizer="adamw"))
+    (post,) = (one for one in adamw.answers[0].claims if one.placement == "post-ln")
+    means = {adamw.settings[one.setting].blocks[0]: one.mean for one in post.findings if "transfer" in one.setting}
+    assert {blocks: mean > 0 for blocks, mean in means.items()} == {2: False, 4: False, 8: True, 16: True, 32: True}
+    assert (post.group, post.disagree) == ("undecided", True)
+    assert "of pre-ln and post-ln" not in first_of(replace(GPT, blocks=32)).surer
+
+
+def test_published_numbers_are_told_of_such_a_size_and_optimiser_alone() -> None:
+    case = ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam")
+    assert published_near(choose(case))[0].claim.startswith("WMT14 En-De BLEU at 6, 12 and 18 blocks")
+    assert published_near(choose(replace(case, blocks=40))) == []
+    assert published_near(choose(replace(case, width=32))) == []
+    assert {one.optimizer for one in published_near(choose(replace(case, optimizer="radam")))} == {"", "radam"}
 
 
 def test_near_what_was_measured_ours_counts() -> None:
@@ -89,10 +119,17 @@ def test_the_nearest_recipe_is_of_such_a_model_and_says_where_its_rate_lies(
     assert (named.peak_lr < low, named.peak_lr > high) == ("below" in off, "above" in off)
     read = [one for one in recipes() if one.model == case.model and one.optimizer in ("adam", "adamw")]
     having = sum(one.placement == "pre-ln" for one in read)
-    assert (
-        f"It is in {having} of {len(read)} published recipes for such models. The nearest in size: " in placement.sure
-    )
-    assert placement.sure.partition("in size: ")[2].partition(".")[0] in " ".join(one.citation for one in read)
+    told = f"Published recipes for such models that have it: {having} of {len(read)}. The nearest in size has "
+    assert f"{told}{named.placement}: {named.citation}." in placement.sure
+
+
+def test_recipes_of_images_say_nothing_of_models_of_text() -> None:
+    bert = replace(GPT, model="encoder-only")
+    read = [one for one in recipes() if one.model == "encoder-only" and one.optimizer in ("adam", "adamw")]
+    of_text = [one for one in read if not one.of_images]
+    assert len(of_text) < len(read)
+    having = sum(one.placement == "pre-ln" for one in of_text)
+    assert f"have it: {having} of {len(of_text)}. The nearest in size has post-ln: BERT-base" in first_of(bert).sure
 
 
 def test_what_few_published_rates_stand_behind_says_so() -> None:

@@ -219,7 +219,7 @@ def test_the_command_that_makes_a_rate_surer_is_one_that_runs(call, monkeypatch,
     batches = "def batches(): return [(torch.rand(2, 5, 8), torch.zeros(2, 5, dtype=torch.long))]\n"
     (tmp_path / "own model.py").write_text(f"{MODELS}\ndef alone(depth=2): return encoder(depth)[0]\n{batches}")
     said = " ".join(call("own model.py:alone", "--optimizer", "adamw").out.split())
-    command = re.search(r"no earlier: `(normscope compare [^`]*)`", said)
+    command = re.search(r"70 % of the updates: `(normscope compare [^`]*)`", said)
     assert command, said
     monkeypatch.setattr(sys, "argv", [*shlex.split(command[1]), "--dry-run", "--out", "rates"])
     with pytest.raises(SystemExit) as stop:

@@ -126,7 +126,7 @@ def test_a_diverged_run_and_its_model_are_one_verdict(
     why = "a norm on every sum of 1.layers (post-ln) leaves 4 blocks no path around the norms"
     assert why in " ".join(said.split())
     # The file gives no batches, so that `compare` does not take it as it is.
-    assert "no earlier: `normscope compare` with `--peak-lr " in " ".join(said.split())
+    assert "70 % of the updates: `normscope compare` with `--peak-lr " in " ".join(said.split())
     assert json.loads(Path("all.json").read_text())["history"]["verdict"]["do"] == first
     assert first in Path("page.html").read_text()
 

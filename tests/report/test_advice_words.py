@@ -23,7 +23,7 @@ def test_the_rows_of_known_rates():
         "your learning rate": ("3e-3", "above the usual range"),
         "warm-up": (
             "1 % of the updates",
-            "the median of 3 recipes with 0.2 % to 5 %; how short it may be is not known",
+            "the median of 3 sources with 0.2 % to 5 %; how short it may be is not known",
         ),
     }
 
@@ -38,8 +38,7 @@ def test_what_is_unknown_is_called_so_with_what_finds_out():
     command = "`normscope compare m.py:f --placements own --optimizers sgd --peak-lr 1.5e-4,3e-4,6e-4`"
     assert rate_step(found, "m.py:f") == f"compare learning rates first: {command}"
     assert surer(found, "m.py:f") == (
-        "train with half of your rate, with it and with twice it, and choose after 40 % of the updates, no earlier: "
-        f"{command}"
+        f"train with half of your rate, with it and with twice it, and choose after 70 % of the updates: {command}"
     )
     assert not speaks_against(found)
     assert "--peak-lr LOW:HIGH:7" in surer(replace(found, wanted_rate=None, wanted_place=None))
@@ -53,7 +52,7 @@ def test_what_makes_a_rate_surer_are_three_rates_that_compare_takes():
     assert words[words.index("--optimizers") + 1] == "adamw"
     # Of a model in no file that `compare` takes, the options alone.
     with_options = "`normscope compare` with `--optimizers adamw --peak-lr 0.01,0.02,0.04`"
-    assert surer(advice(best=0.02)).endswith(f"no earlier: {with_options}")
+    assert surer(advice(best=0.02)).endswith(f"70 % of the updates: {with_options}")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
     assert "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed embedding" in text
     assert "usual learning rate 4.1e-4 1.4e-4 to 1.2e-3 by a law; median of 43 recipes and 4 ladders: 5.2e-4" in flowing
     assert "your learning rate 6e-3 above the usual range" in flowing
-    assert "no earlier: `normscope compare` with `--optimizers adamw --peak-lr 2e-4,4.1e-4,8.2e-4`" in flowing
+    assert "70 % of the updates: `normscope compare` with `--optimizers adamw --peak-lr 2e-4,4.1e-4,8.2e-4`" in flowing
     assert "1 rule asked, 1 not: --html and --json say why" in text
 
 

@@ -172,7 +172,7 @@ def test_predictions_placements_and_choices_are_static() -> None:
     assert "<td>zaya</td>" in every
     everything = static(choose(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5)._repr_html_())
     assert "only small-scale" not in everything.text
-    assert "rezero" in everything.text
+    assert "peri-ln" in everything.text
 
 
 def test_a_table_that_is_too_long_says_how_much_is_left() -> None:

@@ -13,7 +13,7 @@ from ..settings.tables import check_choice, spelled
 from . import evidence as known
 from .case import Distance, ModelToTrain, Theory, counts_for, distance, theory
 from .evidence import BASELINE, EvidenceRow
-from .rates import STEPS, RateFacts, TypicalRate, nearest, recipes, typical_rate, usual_warmup
+from .rates import STEPS, WRONG_COST, RateFacts, TypicalRate, nearest, recipes, typical_rate, usual_warmup
 
 GROUPS = get_args(known.Support)
 SizeClass = Literal["near", "small-scale", "other size"]
@@ -47,8 +47,6 @@ class _PlacementEvidence:
     """Those that count, the nearest first."""
     disagree: bool
     """Whether one decides and another points the other way, so that it is undecided."""
-    elsewhere: Sequence[EvidenceRow]
-    """Under other optimisers or in other kinds of model: they decide nothing here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,15 +160,7 @@ def _answered(
         group: known.Support = (
             "not known" if not counting else "undecided" if disagree or not decided else decided.pop()
         )
-        claims.append(
-            _PlacementEvidence(
-                placement=placement,
-                group=group,
-                findings=counting,
-                disagree=disagree,
-                elsewhere=[one for one in own if one not in counting],
-            )
-        )
+        claims.append(_PlacementEvidence(placement=placement, group=group, findings=counting, disagree=disagree))
     return QuestionAnswers(question=known.QUESTIONS[name], claims=claims)
 
 
@@ -196,6 +186,19 @@ def _published(case: ModelToTrain, placements: Sequence[str]) -> list[known.Publ
     return sorted(found, key=away)
 
 
+def published_near(choice: EvidenceForModel) -> list[known.Published]:
+    """Those of the baseline under such an optimiser, at most twice or half as deep and as wide."""
+    case = choice.case
+    return [
+        one
+        for one in choice.published
+        if BASELINE in one.placements
+        and any(0.5 <= case.blocks / blocks <= 2 for blocks in one.blocks)
+        and any(0.5 <= case.width / width <= 2 for width in one.width)
+        and (not one.optimizer or counts_for(case.optimizer, one.optimizer))
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Recommendation:
     """One of the three."""
@@ -208,8 +211,9 @@ class _Recommendation:
     surer: str
     """What would make it surer."""
 
-    def __str__(self) -> str:
-        return f"{self.what}: {self.says}. {self.sure} Surer: {self.surer}."
+    @property
+    def why(self) -> str:
+        return f"{self.what}. {self.sure} Surer: {self.surer}."
 
 
 def recommended(choice: EvidenceForModel) -> list[_Recommendation]:
@@ -228,38 +232,56 @@ def plain(choice: EvidenceForModel) -> dict[str, Any]:
     return {**found, "recommended": [asdict(one) for one in recommended(choice)]}
 
 
-def _near(choice: EvidenceForModel, claim: _PlacementEvidence) -> list[EvidenceRow]:
-    return [one for one in claim.findings if choice.scale(one.setting) == "near"]
+def _carries(choice: EvidenceForModel, found: EvidenceRow) -> bool:
+    """Whether a result is near the case and as deep, and the case's length is known: depth is what placements differ
+    in, and a placement that leads in short trainings need not in long ones."""
+    deepest = choice.settings[found.setting].blocks[1]
+    return choice.scale(found.setting) == "near" and choice.case.blocks <= deepest and choice.case.tokens is not None
 
 
 def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
-    """The lowest that ends below the baseline in a result near this size, else the baseline."""
+    """The lowest that ends below the baseline in a result that carries, else the baseline."""
     (lower,) = (one for one in choice.answers if one.question.name == "lower-loss")
-    supported = lower.of("supported")
-    if near := [claim for claim in supported if _near(choice, claim)]:
-        name, found = near[0].placement, _near(choice, near[0])[0]
-        said = (
-            f"Measured near this size: it ends {_below(found)} {BASELINE}, {found.seeds} seeds "
-            f"(results/{found.setting}), the lowest of many that are each judged by itself."
+    supported, case = lower.of("supported"), choice.case
+    for claim in supported:
+        for found in (one for one in claim.findings if one.answer == claim.group and _carries(choice, one)):
+            sure = (
+                f"Measured near this size: it ends {_below(found)} {BASELINE}, {found.seeds} seeds "
+                f"(results/{found.setting}). Several were compared, each judged by itself."
+            )
+            surer = f"`normscope compare` of {claim.placement} and {BASELINE} on your text, with three seeds"
+            return claim.placement, _Recommendation(what="Placement", says=claim.placement, sure=sure, surer=surer)
+    near = {one.setting.name for one in choice.measured if one.scale == "near"}
+    compared = [claim.placement for claim in lower.claims if near & {one.setting for one in claim.findings}]
+    said = ["Not sure: nothing of ours compares placements near this size."]
+    if compared:
+        leads = any(one.answer == "supported" and one.setting in near for claim in supported for one in claim.findings)
+        ends = "some end" if leads else "none surely ends"
+        said = [f"Of {counted(len(compared), 'placement')} that we compared with it near this size {ends} below it."]
+    read = [one for one in recipes() if one.model == case.model and counts_for(case.optimizer, one.optimizer)]
+    read = [one for one in read if not one.of_images]
+    if near_recipe := nearest(RateFacts.of_case(case, BASELINE), read):
+        having = sum(one.placement == BASELINE for one in read)
+        said.append(
+            f"Published recipes for such models that have it: {having} of {len(read)}. The nearest in size has "
+            f"{near_recipe.placement}: {near_recipe.citation}."
         )
-        tried = f"`normscope compare` of {name} and {BASELINE} on your text, with three seeds"
-    else:
-        name, own, case = BASELINE, supported[:1], choice.case
-        said = "Not sure: nothing of ours compares placements near this size."
-        read = [one for one in recipes() if one.model == case.model and counts_for(case.optimizer, one.optimizer)]
-        having = [one for one in read if one.placement == BASELINE]
-        if near_recipe := nearest(RateFacts.of_case(case, BASELINE), having):
-            several = f"{len(having)} of {counted(len(read), 'published recipe')} for such models"
-            said += f" It is in {several}. The nearest in size: {near_recipe.citation}."
-        for other in own or lower.of("contradicted")[:1]:
-            found = other.findings[0]
-            at = choice.settings[found.setting]
-            ends = f"{other.placement} ends lowest, {_below(found)} {BASELINE}: a reason to try it, and none to take it"
-            if not own:
-                ends = f"it ends {_below(replace(found, mean=-found.mean))} {other.placement}"
-            said += f" In trainings of {at.blocks[0]} blocks of width {at.width[0]} (results/{found.setting}) {ends}."
-        tried = f"`normscope compare` of {BASELINE} and {own[0].placement if own else 'another'} on your text"
-    return name, _Recommendation(what="Placement", says=name, sure=said, surer=tried)
+    # What ends above the baseline in any result that counts is not worth a training of the user's.
+    worth = [claim for claim in supported if all(one.mean < 0 for one in claim.findings)]
+    for other in worth[:1] or lower.of("contradicted")[:1]:
+        found = next(one for one in other.findings if one.answer == other.group)
+        ends = f"{other.placement} ends {_below(found)} {BASELINE}, and in no result above it: a reason to try it"
+        if not worth:
+            ends = f"it ends {_below(replace(found, mean=-found.mean))} {other.placement}"
+        said.append(f"{_trained_at(choice, found)} {ends}.")
+    surer = f"`normscope compare` of {BASELINE} and {worth[0].placement if worth else 'another'} on your text"
+    surer += "; say how long you train (`--tokens`)" * (case.tokens is None)
+    return BASELINE, _Recommendation(what="Placement", says=BASELINE, sure=" ".join(said), surer=surer)
+
+
+def _trained_at(choice: EvidenceForModel, found: EvidenceRow) -> str:
+    at = choice.settings[found.setting]
+    return f"In trainings of {at.blocks[0]} blocks of width {at.width[0]} (results/{at.result})"
 
 
 def _below(found: EvidenceRow) -> str:
@@ -270,8 +292,13 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
     says, sure = "not known under this optimiser", "Nothing near this width was trained with it, as far as we know."
     if found is not None:
         rate, low, high = (learning_rate(one, 2) for one in (found.rate, found.low, found.high))
-        says, sure = f"{rate}, between {low} and {high}", " ".join([found.stands_on, *STEPS.get(optimizer, ())])
-    surer = surer_rate(None if found is None else found.rate, compared="FILE.py:FUNCTION", optimizer=optimizer)
+        wrong = (
+            f"In small trainings half the best rate cost {WRONG_COST[0.5]:g} % of the gain and twice it "
+            f"{WRONG_COST[2.0]:g} % (results/advice): in doubt the lower."
+        )
+        says, sure = f"{rate}, between {low} and {high}", " ".join([found.stands_on, wrong, *STEPS.get(optimizer, ())])
+    own = "FILE.py:FUNCTION --warmup-updates N"
+    surer = surer_rate(None if found is None else found.rate, compared=own, optimizer=optimizer)
     return _Recommendation(what="Peak rate", says=says, sure=sure, surer=surer)
 
 
@@ -279,13 +306,11 @@ def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | Non
     (asked,) = (one for one in choice.answers if one.question.name == "no-warmup")
     says = ", ".join(usual_warmup(typical.warmups)) if typical is not None and typical.warmups else "not known"
     sure = f"Nothing of ours near this size decides whether {placement} needs one, or how short it may be."
-    own = [one for one in asked.claims if one.placement == placement and one.group in ("supported", "contradicted")]
-    if near := [finding for claim in own for finding in _near(choice, claim)]:
-        found = near[0]
-        says = "none needed" if found.answer == "supported" else "yes, as long as in that result"
-        sure = (
-            f"Measured: near this size the loss without it less that with it is "
-            f"{interval(found.mean, found.half_width)} nats per token (results/{found.setting})."
-        )
-    surer = "`normscope compare --warmup-updates 0,N` at your rate"
+    decided = [one for one in asked.claims if one.placement == placement and one.group in ("supported", "contradicted")]
+    for found in [one for claim in decided for one in claim.findings if one.answer == claim.group][:1]:
+        ends = f"the loss without one less that with it is {interval(found.mean, found.half_width)} nats per token"
+        if near := _carries(choice, found):
+            says = "none needed" if found.answer == "supported" else "yes, as long as in that result"
+        sure = f"{'Measured near this size.' if near else sure} {_trained_at(choice, found)} {ends} (95 %)."
+    surer = "`normscope compare FILE.py:FUNCTION --placements own --peak-lr RATE --warmup-updates 0,N --seeds 3`"
     return _Recommendation(what="Warm-up", says=says, sure=sure, surer=surer)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..report.words import counted, interval, joined, learning_rate, number, significant
 from .case import NEAR
-from .choice import GROUPS, EvidenceForModel, QuestionAnswers, recommended
+from .choice import GROUPS, EvidenceForModel, QuestionAnswers, published_near, recommended
 from .evidence import AdviceClaim, Published
 
 _FIRST = 3
@@ -49,8 +49,10 @@ def parts(choice: EvidenceForModel) -> list[PageSection]:
 
 def own_parts(choice: EvidenceForModel) -> list[PageSection]:
     """What is about this case and no other."""
+    lines = recommended(choice)
     return [
-        PageSection(heading="What we would do", before=[str(one) for one in recommended(choice)]),
+        PageSection(heading="What we would do", before=[f"{one.what}: {one.says}" for one in lines]),
+        PageSection(heading="How sure, and how to be surer", before=[f"- {one.why}" for one in lines]),
         _conclusion(choice),
         _evidence(choice),
         # Pre-LN is not compared with itself.
@@ -63,8 +65,8 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
 def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
     """How often the doctor was right, in the words of its study."""
     said = [f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})." for one in advice]
-    before = ["Of trainings of small models, in families that its constants were not fitted to:", *said]
-    return PageSection(heading="How often the doctor's own rates and warm-ups were right", before=before)
+    before = "Of small trainings in families that the law, then with one constant for normed sums, was not fitted to:"
+    return PageSection(heading="How often the doctor's own rates and warm-ups were right", before=[before, *said])
 
 
 def published_part(model: str, published: Sequence[Published]) -> PageSection:
@@ -84,9 +86,9 @@ def published_part(model: str, published: Sequence[Published]) -> PageSection:
 def _conclusion(choice: EvidenceForModel) -> PageSection:
     said = []
     if not choice.measured:
-        said.append(f"Nothing of ours was measured on {choice.case.model} models under {choice.case.optimizer}.")
+        said.append(f"Nothing of ours compares placements in {choice.case.model} models under {choice.case.optimizer}.")
     elif all(one.scale == "small-scale" for one in choice.measured):
-        said.append("This model is larger than all that we trained: evidence is only small-scale.")
+        said.append(f"By more than {NEAR:g} times this model exceeds all that counts here: evidence is small-scale.")
     elif any(one.scale == "near" for one in choice.measured):
         near = [one.setting.name for one in choice.measured if one.scale == "near"]
         said.append(f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else is farther.")
@@ -95,11 +97,9 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
     for answered in (one for one in choice.answers if one.claims):
         named = {group: [claim.placement for claim in answered.of(group)] for group in GROUPS[:3]}
         groups = [f"{group}: {_first(names)}" for group, names in named.items() if names]
-        said.append(f"{answered.question.heading} {'; '.join(groups or ['not known of any']).capitalize()}.")
-    said.append(
-        "A small scale is a reason to try it, and none to rely on it: `normscope doctor` names a rate for a model of "
-        "yours, and `normscope compare` trains candidates on your text."
-    )
+        said.append(f"{answered.question.heading} {'; '.join(groups or ['not measured by us']).capitalize()}.")
+    for one in published_near(choice)[:1]:
+        said.append(f"Published near this size: {one.claim} ({one.citation})")
     return PageSection(heading="In short", before=said)
 
 
@@ -144,29 +144,11 @@ def _answer(choice: EvidenceForModel, answered: QuestionAnswers) -> PageSection:
                 rows.append([name, difference, str(finding.seeds), where, *([] if one_scale else [scale]), remark])
         if rows:
             tables.append(TextTable(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows))
-    after = list(_not_known(choice, answered))
+    unknown = [claim.placement for claim in answered.of("not known")]
+    names = f": {', '.join(unknown)}" if len(unknown) <= _NAMED else ""
+    after = [f"Not measured by us like this: {counted(len(unknown), 'placement')}{names}."] * bool(unknown)
     rule = f"{question.rule[0].upper()}{question.rule[1:]}; in {question.unit}."
     return PageSection(heading=question.heading, before=[rule] if tables else [], tables=tables, after=after)
-
-
-def _not_known(choice: EvidenceForModel, answered: QuestionAnswers) -> Iterator[str]:
-    claims = answered.of("not known")
-    if not claims:
-        return
-    elsewhere = [claim for claim in claims if claim.elsewhere]
-    never = [claim.placement for claim in claims if not claim.elsewhere]
-    yield f"Not known: {counted(len(claims), 'placement')}."
-    if elsewhere:
-        under: dict[str, set[str]] = {}
-        for finding in (finding for claim in elsewhere for finding in claim.elsewhere):
-            under.setdefault(choice.settings[finding.setting].model, set()).add(finding.optimizer)
-        where = joined([f"{model} models ({', '.join(sorted(found))})" for model, found in sorted(under.items())])
-        names = ", ".join(claim.placement for claim in elsewhere)
-        yield f"Measured in {where} alone, which decides nothing here: {names}."
-    if elsewhere and len(never) > _NAMED:
-        yield f"The other {len(never)} were never measured for this."
-    elif never:
-        yield f"Never measured for this: {', '.join(never) if len(never) <= _NAMED else 'all of them'}."
 
 
 def _rates(choice: EvidenceForModel) -> PageSection:
@@ -184,10 +166,7 @@ def _rates(choice: EvidenceForModel) -> PageSection:
         for rate in choice.rates
     ]
     columns = ("placement", "warm-up", "best rate", "tried", "mean loss", "seeds", "results/", "scale")
-    heading, tables = (
-        "Which rate was best, with which warm-up?",
-        [TextTable(columns=columns, rows=rows)] if rows else [],
-    )
+    heading, tables = "Which rate was best, with which warm-up?", [TextTable(columns=columns, rows=rows)] * bool(rows)
     after = "Not known: no ladder of rates was trained in such a model under this optimiser."
     if rows:
         after = "An asterisk marks the first or last rate of the ladder: a better one may lie beyond."
@@ -238,7 +217,7 @@ def choice_view(choice: EvidenceForModel, *, tables: bool = False) -> Renderable
     if tables:
         return Group(title, *map(_part, parts(choice)))
     more = "`normscope choose --long` adds every number with its source, theory, and what others published."
-    return Group(title, *map(_part, own_parts(choice)[:2]), Text(f"\n{more}"))
+    return Group(title, *map(_part, own_parts(choice)[:3]), Text(f"\n{more}"))
 
 
 def _part(part: PageSection) -> RenderableType:

@@ -188,16 +188,13 @@ def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
     if not 2 <= count <= 1000:
         raise ValueError(f"{text!r} asks for {count} values, and a grid has from 2 to 1000")
     factor = (stop / start) ** (1 / (count - 1))
-    values = [_rounded(start * factor**step, kind) for step in range(count)]
+    form = ".0f" if kind is int else f".{_DIGITS - 1}e"
+    values = [kind(f"{start * factor**step:{form}}") for step in range(count)]
     values[0], values[-1] = start, stop
     if any(not low < high for low, high in pairwise(values)):
         to = "whole numbers" if kind is int else f"{_DIGITS} significant digits"
         raise ValueError(f"{text!r} is so fine that two of its values are the same when rounded to {to}; ask for fewer")
     return values
-
-
-def _rounded(value: float, kind: Callable[[str], _Number]) -> _Number:
-    return kind(f"{value:.0f}" if kind is int else f"{value:.{_DIGITS - 1}e}")
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:

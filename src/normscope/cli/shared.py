@@ -214,8 +214,5 @@ class WholeLines(TyperGroup):
         sections = VERBS if ctx.parent is None else {"Verbs": shown}
         for title, names in sections.items():
             with formatter.section(title):
-                formatter.write_dl([(name, _first_sentence(self.commands[name].help or "")) for name in names])
-
-
-def _first_sentence(text: str) -> str:
-    return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
+                first = {name: (self.commands[name].help or "").partition("\n\n")[0] for name in names}
+                formatter.write_dl([(name, " ".join(text.split()).removesuffix(".")) for name, text in first.items()])

@@ -62,12 +62,8 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
     return verb
 
 
-def _studies() -> dict[str, Any]:
-    """By the name one types: those of every installed package that offers some, ours among them."""
-    return {name: one for entry in entry_points(group="normscope.studies") for name, one in entry.load()().items()}
-
-
-for _name, _listed in _studies().items():
+# Those of every installed package that offers some, ours among them.
+for _name, _listed in (one for entry in entry_points(group="normscope.studies") for one in entry.load()().items()):
     study_app.command(
         _name,
         help=f"{_listed.help}\n\n{_listed.question}\n\n"

@@ -106,7 +106,7 @@ def surer_rate(rate: float | None, *, of: str = "it", compared: str = "", optimi
     seven = "train with seven rates from a low one to a high one"
     what = seven if rate is None else f"train with half of {of}, with it and with twice it"
     how = rates_command(rate, compared=compared, optimizer=optimizer)
-    return f"{what}, and choose after 40 % of the updates, no earlier: {how}"
+    return f"{what}, and choose after 70 % of the updates: {how}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -170,7 +170,9 @@ def checked(function: _Function) -> _Function:
 def _held(name: str, value: Any, hint: Any) -> Any:
     """The value; a name as its list has it. Raises ValueError for what the hint does not allow."""
     names, others = choices(hint)
-    words = list(dict.fromkeys(_words(one) for one in members_of(hint) if not _is_named(one)))
+    # None goes without saying, and names are listed.
+    unnamed = [m for m in members_of(hint) if m is not type(None) and typing.get_origin(m) is not typing.Literal]
+    words = list(dict.fromkeys(map(_words, unnamed)))
     if names and isinstance(value, str) and str not in others:
         found = spelled(value, names)
         check_choice(name, found, names, otherwise="".join(f" or {one}" for one in words))
@@ -179,11 +181,6 @@ def _held(name: str, value: Any, hint: Any) -> Any:
         return value
     allowed = [f"one of {', '.join(names)}"] * bool(names) + words
     raise ValueError(f"{name} must be {' or '.join(allowed)}, got {_came(value)}")
-
-
-def _is_named(hint: Any) -> bool:
-    """None goes without saying, and names are listed."""
-    return hint is type(None) or typing.get_origin(hint) is typing.Literal
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -194,12 +194,8 @@ def _mix(
             "attention over depth weighs values by a query that the first update moves, which theory does not follow: "
             "what an update changes cannot be predicted for this placement"
         )
-    of = value or _itself
+    of = value or (lambda x: x)
     return values[0].atoms.total(tuple(values), of) / len(values) if len(values) > 1 else of(values[0])
-
-
-def _itself(x: Moments) -> Moments:
-    return x
 
 
 @weighed_sum.register

@@ -8,7 +8,7 @@ from normscope.report.chart import Panel
 
 from ..engine.page import StudyFigure, StudyTable, line, measured, scatter, table
 from .cases import AdviceCase, rate_of
-from .ladder import Ladder
+from .ladder import Ladder, nats
 from .rules import NAIVE, OFF, WAYS, Looked, Named, NamedRate, less_than, off_by, quantile_of
 
 
@@ -276,5 +276,6 @@ def of_ladder(one: Ladder) -> dict[str, Any]:
         "learned": one.learned,
         "best_rate": 10**one.best,
         "lowest_nats": one.lowest_nats,
+        "best_nats": [nats(seen[one.best_step]) for seen in (one.outcomes, one.again) if one.best_step in seen],
         "trainings": [{"rate": rate_of(step), "nats": one.nats(step)} for step in one.outcomes],
     }

@@ -8,7 +8,7 @@ from normscope.choosing.case import NEAR, ModelToTrain
 from normscope.choosing.choice import EvidenceForModel, SizeClass, choose
 from normscope.choosing.evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
 from normscope.choosing.parts import PageSection, TextTable, advice_part, own_parts, published_part
-from normscope.choosing.rates import HELD, HELD_BY_MEDIANS, SHALLOW, WITHIN, law, recipes
+from normscope.choosing.rates import HELD, HELD_BEYOND_GPT3, HELD_BY_MEDIANS, SHALLOW, WITHIN, law, recipes
 from normscope.placement.base import ModelKind
 from normscope.report.words import learning_rate, number
 
@@ -44,16 +44,17 @@ $ normscope choose --model decoder-only --blocks 24 --width 1024 --optimizer muo
 $ normscope choose peri-ln deepnorm --model decoder-only --blocks 24 --width 1024 --optimizer muon --json
 ```
 
-It begins with what we would do, in three lines: placement, peak rate and warm-up, each with how sure that is and what
-would make it surer. Evidence of ours counts there where its size is near; the rate is that of [one
-law](#the-peak-rate); `--long` prints all that is known below. Names of placements limit the answer to these; `--json`
-prints [the same as data](#as-data), with the place of every number in its file. In Python,
-[`normscope.choose`](python.md#choose) gives the same.
+It begins with what we would do, in three lines: placement, peak rate and warm-up. Below stands how sure each is and
+what would make it surer. A placement of ours is named where it led in a result near the model's size and as deep, and
+the length is told (`--tokens`): elsewhere it is Pre-LN, with the placement that is worth a comparison, one that ends
+above Pre-LN in no result that counts. The rate is that of [one law](#the-peak-rate); `--long` prints all that is
+known. Names of placements limit the answer to these; `--json` prints [the same as data](#as-data), with the place of
+every number in its file. In Python, [`normscope.choose`](python.md#choose) gives the same.
 
 **How the evidence is ranked.** A result counts for a model of the same kind under the same optimiser (Adam and AdamW
-count for one another); under another, or in another kind of model, it is named and decides nothing. What counts is
-ordered by distance: how many times as deep, as wide and as long the model's training is. Within a factor of {NEAR:g} in
-each, evidence is called *near*. Where the model exceeds it by more, it is *small-scale*. No result of ours says how far
+count for one another); under another, or in another kind of model, it decides nothing. What counts is ordered by
+distance: how many times as deep, as wide and as long the model's training is. Within a factor of {NEAR:g} in each,
+evidence is called *near*. Where the model exceeds it by more, it is *small-scale*. No result of ours says how far
 evidence carries, so that the factor is a convention; the distances stand beside it.
 
 **How verdicts are made.** By a 95 % interval over seeds in pairs (Student's t): on one side of the claim it is
@@ -80,7 +81,7 @@ _AS_DATA = """\
 
 `normscope choose --json` prints one object: `case`; `measured`, a list of results that count (`setting`, with what was
 trained; `distance`, the model's depth, width and tokens over the result's; `optimizers`; `scale`); `answers`, for every
-`question` its `claims` (`placement`, `group`, `disagree`, `findings`, `elsewhere`); `rates`, `depths`, `advice`,
+`question` its `claims` (`placement`, `group`, `disagree`, `findings`); `rates`, `depths`, `advice`,
 `theory`, `published` and `recommended`, with `what`, `says`, `sure` and `surer` of each of three lines. A finding has
 `mean`, `half_width` of the 95 % interval (null for one seed), `seeds`, `answer` (its own verdict), `note`, `learned`
 (false where no run came well below the unigram baseline), `setting`, and `source`: JSON pointers into
@@ -136,6 +137,7 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
 def _rate_part() -> PageSection:
     """The law, how often it is right, and every recipe that it is fitted to."""
     found, (held, of), (by_all, of_all), (by_near, of_near) = law(), HELD, *HELD_BY_MEDIANS.values()
+    beyond, of_beyond = HELD_BEYOND_GPT3
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
     said = [
         f"`normscope choose` and `normscope doctor` name {learning_rate(10**found.constant)} at width 768 and 24 "
@@ -146,7 +148,8 @@ def _rate_part() -> PageSection:
         "recipes below and to the best rates of our own trainings of small models, and answers within a factor of "
         f"{NEAR:g} of the widths that an optimiser was seen at.",
         "Fitted without a family of recipes (a repository; those of GPT-3's table count as one), its range holds "
-        f"{held} of {of} of their rates. A range about the median of all other families' rates under the optimiser "
+        f"{held} of {of} of their rates, and {beyond} of {of_beyond} of those outside GPT-3's table. A range about the "
+        "median of all other families' rates under the optimiser "
         f"holds {by_all} of {of_all}, and its middle is further off for certain. One about the median of those within "
         f"{NEAR:g} times the width holds {by_near} of {of_near}: whether the law is better than that is undecided, on "
         "published rates and on our own, so that either is a place to start and neither is the best rate. Length, "

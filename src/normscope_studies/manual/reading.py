@@ -5,6 +5,7 @@ optimiser, warm-up and rate. What arms say is the same for all results and stand
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
 
+from ..engine.estimates import estimate
+from ..engine.judging import holm
 from .arms import MeasuredArm, difference, measured_in, own_best
 
 _Read = evidence.EvidenceSetting | evidence.EvidenceRow | evidence.BestRate
@@ -130,8 +133,48 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
             yield difference("lower-loss", setting, arm, better[evidence.BASELINE, optimizer])
 
 
+_UPDATE_TOKENS = 256
+"""Of `normscope study rate-transfer`, whose result has them in the names of its cases alone."""
+
+
+def _by_depth(name: str, data: Any) -> Iterator[_Read]:
+    """`normscope study rate-transfer`: placements at each depth. The two seeds chose the rates that they are judged at,
+    so that their differences decide nothing, and lean all the same."""
+    asked = data["settings"]
+    for blocks in asked["blocks"]:
+        setting = measured_in(
+            name,
+            data,
+            part=f"{blocks} blocks",
+            model="decoder-only",
+            size=(blocks, asked["width"]),
+            updates=asked["updates"],
+            update_tokens=_UPDATE_TOKENS,
+            text=asked["text_file"],
+            unigram_nats=data["ladders"][0]["unigram_nats"],
+        )
+        yield setting
+        arms = {}
+        for place, one in enumerate(data["ladders"]):
+            model, _, _, placement, size, _, optimizer, *_ = one["case"].split("_")
+            if (model, size) == ("decoder", f"{blocks}x{asked['width']}"):
+                arms[placement] = MeasuredArm(
+                    placement=placement,
+                    optimizer=optimizer,
+                    warmup_updates=0,
+                    peak_lr=one["best_rate"],
+                    losses=one["best_nats"],
+                    source=f"/ladders/{place}/best_nats",
+                )
+        for placement, arm in arms.items():
+            if placement != evidence.BASELINE:
+                found = difference("lower-loss", setting, arm, arms[evidence.BASELINE], note="its seeds chose its rate")
+                yield replace(found, answer="undecided")
+
+
 def _converged(name: str, data: Any) -> Iterator[_Read]:
-    """`normscope study converged`: each placement at its best warm-up and rate, which another seed chose."""
+    """`normscope study converged`: each placement at its best warm-up and rate, which another seed chose; all of
+    them judged together, by Holm, as the study does."""
     asked = data["settings"]
     setting = measured_in(
         name,
@@ -152,9 +195,20 @@ def _converged(name: str, data: Any) -> Iterator[_Read]:
             source=f"/endings/{place}/last_loss_nats",
         )
         yield arm.best_of(setting, one["peak_lrs"], at_an_end=one["best_at_an_end"])
+    baseline = arms.pop(evidence.BASELINE)
+    less = {
+        one: estimate([a - b for a, b in zip(arm.losses, baseline.losses, strict=True)]) for one, arm in arms.items()
+    }
+    together = holm({one: (found, -math.inf, 0.0) for one, found in less.items()})
     for placement, arm in arms.items():
-        if placement != evidence.BASELINE:
-            yield difference("lower-loss", setting, arm, arms[evidence.BASELINE])
+        if placement not in _FAILED.get(name, ()):
+            row = difference("lower-loss", setting, arm, baseline)
+            yield replace(row, answer=_HOLDS[together[placement]] if row.learned else row.answer)
+
+
+_HOLDS: Mapping[bool | None, evidence.Support] = {True: "supported", False: "contradicted", None: "undecided"}
+_FAILED: Mapping[str, Sequence[str]] = {"streams": ("hyper-connections",)}
+"""By result: whose rate, chosen by trainings a fifth as long, may have been too large for whole ones."""
 
 
 def _grid(name: str, data: Any) -> Iterator[_Read]:
@@ -258,9 +312,10 @@ def _trained(data: Any) -> Iterator[evidence.TrainedRate]:
 _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
     "optimizers_long": _optimizers,
     "converged": _converged,
+    "streams": _converged,
+    "rate_transfer": _by_depth,
     **dict.fromkeys(SIZES, _grid),
     "figure2": _translation,
     "figure4": _translation,
 }
-"""By folder of results/: what reads it. Results that are not here say nothing of a placement, a rate or a warm-up that
-one could choose by."""
+"""By folder of results/: what reads it. The others compare no placements or warm-ups, or have them at one seed."""

@@ -89,15 +89,12 @@ def depths(stack: Stack) -> list[float | None]:
     where: list[float | None] = [None] * len(stack.sublayers)
     blocks = _blocks(stack)
     for block, members in blocks.items():
-        slots = _slots([stack.sublayers[i].parallel for i in members])
+        parallel = [stack.sublayers[i].parallel for i in members]
+        # A slot each in the order in which sub-layers read the stream; parallel neighbours share one.
+        slots = list(accumulate((not (one and before) for before, one in pairwise(parallel)), initial=0))
         for i, slot in zip(members, slots, strict=True):
             where[i] = float(slot) if len(blocks) == 1 else block - 1 + slot / (slots[-1] + 1)
     return where
-
-
-def _slots(parallel: Sequence[bool]) -> list[int]:
-    """The order in which sub-layers read the stream: one slot each, except that parallel neighbours share a slot."""
-    return list(accumulate((not (one and before) for before, one in pairwise(parallel)), initial=0))
 
 
 def finite(value: float | None) -> float | None:
