@@ -242,8 +242,7 @@ def _carries(choice: EvidenceForModel, found: EvidenceRow) -> bool:
 def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
     """The lowest that ends below the baseline in a result that carries, else the baseline."""
     (lower,) = (one for one in choice.answers if one.question.name == "lower-loss")
-    supported, case = lower.of("supported"), choice.case
-    for claim in supported:
+    for claim in lower.of("supported"):
         for found in (one for one in claim.findings if one.answer == claim.group and _carries(choice, one)):
             sure = (
                 f"Measured near this size: it ends {_below(found)} {BASELINE}, {found.seeds} seeds "
@@ -251,6 +250,12 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
             )
             surer = f"`normscope compare` of {claim.placement} and {BASELINE} on your text, with three seeds"
             return claim.placement, _Recommendation(what="Placement", says=claim.placement, sure=sure, surer=surer)
+    return BASELINE, _baseline(choice, lower)
+
+
+def _baseline(choice: EvidenceForModel, lower: QuestionAnswers) -> _Recommendation:
+    """Who else has it, and what is worth a comparison with it."""
+    supported, case = lower.of("supported"), choice.case
     near = {one.setting.name for one in choice.measured if one.scale == "near"}
     compared = [claim.placement for claim in lower.claims if near & {one.setting for one in claim.findings}]
     said = ["Not sure: nothing of ours compares placements near this size."]
@@ -276,7 +281,7 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
         said.append(f"{_trained_at(choice, found)} {ends}.")
     surer = f"`normscope compare` of {BASELINE} and {worth[0].placement if worth else 'another'} on your text"
     surer += "; say how long you train (`--tokens`)" * (case.tokens is None)
-    return BASELINE, _Recommendation(what="Placement", says=BASELINE, sure=" ".join(said), surer=surer)
+    return _Recommendation(what="Placement", says=BASELINE, sure=" ".join(said), surer=surer)
 
 
 def _trained_at(choice: EvidenceForModel, found: EvidenceRow) -> str:
