@@ -133,14 +133,12 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
             yield difference("lower-loss", setting, arm, better[evidence.BASELINE, optimizer])
 
 
-_UPDATE_TOKENS = 256
-"""Of `normscope study rate-transfer`, whose result has them in the names of its cases alone."""
-
-
 def _by_depth(name: str, data: Any) -> Iterator[_Read]:
     """`normscope study rate-transfer`: placements at each depth. The two seeds chose the rates that they are judged at,
     so that their differences decide nothing, and lean all the same."""
-    asked = data["settings"]
+    asked, first = data["settings"], data["ladders"][0]
+    # "nanogpt_characters_its-own_its-own_2x32_256-32_adamw_cosine": the sixth is the tokens of an update and of a row.
+    update_tokens = int(first["case"].split("_")[5].partition("-")[0])
     for blocks in asked["blocks"]:
         setting = measured_in(
             name,
@@ -149,9 +147,9 @@ def _by_depth(name: str, data: Any) -> Iterator[_Read]:
             model="decoder-only",
             size=(blocks, asked["width"]),
             updates=asked["updates"],
-            update_tokens=_UPDATE_TOKENS,
+            update_tokens=update_tokens,
             text=asked["text_file"],
-            unigram_nats=data["ladders"][0]["unigram_nats"],
+            unigram_nats=first["unigram_nats"],
         )
         yield setting
         arms = {}
