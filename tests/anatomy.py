@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 69_843,
-    "lines of normscope": 54_997,
+    "lines": 69_839,
+    "lines of normscope": 55_000,
     "files": 407,
     "import lines, %": 5.98,
     "public nouns": 516,

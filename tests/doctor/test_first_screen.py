@@ -94,7 +94,7 @@ def test_the_first_screen_says_what_to_do(name: str) -> None:
         first_lines = flowing.partition("pre-ln")[0].partition("post-ln")[0]
         assert flowing.startswith("warm up to 1e-3 over the first ")
         # It lies below the usual rates of so narrow a model: nobody is to lower it.
-        assert "% of the updates, the longer of 2 recipes with 1 % and 8 %; `--warmup-updates`" in first_lines
+        assert "% of the updates, the longer of 2 sources with 1 % and 8 %; `--warmup-updates`" in first_lines
         assert "or lower the rate" not in first_lines
     if name == "a head of std 1":
         assert lines[0].startswith("check loss-far-from-chance: draw the output matrix")

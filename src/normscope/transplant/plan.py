@@ -136,9 +136,7 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
         for path, program, some in zip(paths, made, norms.values(), strict=True)
     ]
     start, finish = _ends_of(target.name, shape)
-    # The model's final norm stays where it is where the formula ends in one, which the program leaves to it.
-    keeps = finish and ("finish", "main") not in dict(made[-1].norms)
-    passed = "" if final is None or same or keeps else final
+    passed = "" if final is None or same or _keeps_final(made[-1], finish) else final
     if passed and ("finish", "main") in dict(blocks[-1].program.norms) and fits:
         blocks[-1] = replace(blocks[-1], reused={**blocks[-1].reused, ("finish", "main"): passed})
     elif passed:
@@ -157,6 +155,11 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
         norms_embedding=start and (found.embedding_norm or not wants_start),
         norms_end=None if open_end else wanted,
     )
+
+
+def _keeps_final(last: Program, ends_in_norm: bool) -> bool:
+    """Whether the model's final norm stays where it is: the formula ends in one, which the program leaves to it."""
+    return ends_in_norm and ("finish", "main") not in dict(last.norms)
 
 
 def _ends_of(placement: str, shape: StackShape) -> tuple[bool, bool]:
