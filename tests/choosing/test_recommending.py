@@ -26,6 +26,9 @@ def test_the_answer_begins_with_three_lines(case: ModelToTrain) -> None:
     assert [line.partition(":")[0] for line in first.before] == ["Placement", "Peak rate", "Warm-up"]
     assert [line.partition(".")[0] for line in why.before] == ["- Placement", "- Peak rate", "- Warm-up"]
     assert all(" Surer: " in line for line in why.before)
+    # What is printed trains under the optimiser that was asked for.
+    for line in recommended(choice)[1:]:
+        assert (f"--optimizers {case.optimizer} " in line.surer) == (case.optimizer != "adam")
     assert [one["what"] for one in plain(choice)["recommended"]] == ["Placement", "Peak rate", "Warm-up"]
     # Whatever is cited is there: a result that counts, or a source that was read.
     known = {one.citation for one in recipes()}

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from ..placement import named, registered
-from ..report.words import counted, interval, learning_rate, surer_rate
+from ..report.words import counted, interval, learning_rate, rates_command, surer_rate
 from ..settings.tables import check_choice, spelled
 from . import evidence as known
 from .case import Distance, ModelToTrain, Theory, counts_for, distance, theory
@@ -17,6 +17,7 @@ from .rates import STEPS, WRONG_COST, RateFacts, TypicalRate, nearest, recipes, 
 
 GROUPS = get_args(known.Support)
 SizeClass = Literal["near", "small-scale", "other size"]
+_OWN = "FILE.py:FUNCTION --warmup-updates"
 ALWAYS = (BASELINE, "post-ln")
 """Placements that everybody asks about: rates and theory are told of them beside those that the evidence supports."""
 
@@ -302,20 +303,19 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
             f"{WRONG_COST[2.0]:g} % (results/advice): in doubt the lower."
         )
         says, sure = f"{rate}, between {low} and {high}", " ".join([found.stands_on, wrong, *STEPS.get(optimizer, ())])
-    own = "FILE.py:FUNCTION --warmup-updates N"
-    surer = surer_rate(None if found is None else found.rate, compared=own, optimizer=optimizer)
+    surer = surer_rate(None if found is None else found.rate, compared=f"{_OWN} N", optimizer=optimizer)
     return _Recommendation(what="Peak rate", says=says, sure=sure, surer=surer)
 
 
 def _warmup(choice: EvidenceForModel, placement: str, typical: TypicalRate | None) -> _Recommendation:
     (asked,) = (one for one in choice.answers if one.question.name == "no-warmup")
     says = ", ".join(usual_warmup(typical.warmups)) if typical is not None and typical.warmups else "not known"
-    sure = f"Nothing of ours near this size decides whether {placement} needs one, or how short it may be."
+    sure = f"Nothing of ours near this size decides whether {placement} needs one."
     decided = [one for one in asked.claims if one.placement == placement and one.group in ("supported", "contradicted")]
     for found in [one for claim in decided for one in claim.findings if one.answer == claim.group][:1]:
         ends = f"the loss without one less that with it is {interval(found.mean, found.half_width)} nats per token"
         if near := _carries(choice, found):
             says = "none needed" if found.answer == "supported" else "yes, as long as in that result"
         sure = f"{'Measured near this size.' if near else sure} {_trained_at(choice, found)} {ends} (95 %)."
-    surer = "`normscope compare FILE.py:FUNCTION --placements own --peak-lr RATE --warmup-updates 0,N --seeds 3`"
+    surer = rates_command(typical.rate if typical else None, compared=f"{_OWN} 0,N", optimizer=choice.case.optimizer)
     return _Recommendation(what="Warm-up", says=says, sure=sure, surer=surer)
