@@ -1,7 +1,8 @@
-"""The house in numbers: lines, files, imports, nouns and circles of both packages.
+"""The house in numbers: its size in syntax nodes, lines and files, its docstrings and its nouns.
 
-`python tests/anatomy.py` prints them beside their goals, `--homonyms` the names that several places define, `--rooms`
-a row a room; `test_anatomy.py` holds the limits.
+`python tests/anatomy.py` prints them, `--rooms` a row a room, `--homonyms` the nouns that several modules
+define. Sizes are there to be looked at and have no limit; what a test holds stands in `test_anatomy.py` and
+`test_architecture.py`.
 """
 
 import ast
@@ -14,26 +15,10 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
-GOALS = {
-    "lines": 70_000,
-    "lines of normscope": 55_000,
-    "files": 450,
-    "import lines, %": 6.0,
-    "public nouns": 530,
-    "homonyms": 25,
-}
-"""What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
-LIMITS = {
-    "lines": 69_839,
-    "lines of normscope": 55_000,
-    "files": 407,
-    "import lines, %": 5.98,
-    "public nouns": 516,
-    "homonyms": 25,
-}
-"""What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""
-LEAST_MEDIAN_LINES = 140
-"""Of a file."""
+MOST_HOMONYMS = 10
+"""One noun has one meaning; so many there may be that several modules define."""
+MOST_LINES_OF_A_FILE = 400
+MOST_LINES_OF_A_FUNCTION = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +30,30 @@ class Noun:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large some files are together."""
+
+    files: int
+    lines: int
+    code_lines: int
+    """Lines that are neither empty nor a comment nor part of a docstring."""
+    nodes: int
+    """Nodes of the syntax tree: what is there to be read, however it is laid out."""
+    docstrings: tuple[int, ...]
+    """Letters of every docstring."""
+
+    @property
+    def nodes_a_line(self) -> float:
+        return self.nodes / max(1, self.code_lines)
+
+    @property
+    def median_docstring(self) -> float:
+        return statistics.median(self.docstrings) if self.docstrings else 0.0
+
+
 def files(package: str = "") -> list[Path]:
-    """The Python files of a package, or of all."""
+    """Returns the Python files of a package of `src`, or of all."""
     return sorted((SOURCE / package).rglob("*.py"))
 
 
@@ -59,17 +66,40 @@ def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def import_lines(file: Path) -> int:
-    """Lines of a file that belong to import statements, wherever they stand."""
-    return sum(
-        (node.end_lineno or node.lineno) - node.lineno + 1
-        for node in ast.walk(parsed(file))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    )
+def docstring_nodes(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Yields every docstring of a module, those that stand under fields and constants among them."""
+    for node in ast.walk(tree):
+        # A lambda has a body too, which is no list.
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else []:
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str()) as text):
+                    yield text
+
+
+def size_of(found: list[Path]) -> Size:
+    """Measures files together."""
+    all_lines = 0
+    code_lines = 0
+    nodes = 0
+    docstrings = []
+    for file in found:
+        tree = parsed(file)
+        text = lines(file)
+        described = set()
+        for docstring in docstring_nodes(tree):
+            docstrings.append(len(docstring.value))
+            described.update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+        all_lines += len(text)
+        nodes += sum(1 for _ in ast.walk(tree))
+        for number, line in enumerate(text, start=1):
+            if line.strip() and not line.lstrip().startswith("#") and number not in described:
+                code_lines += 1
+    return Size(len(found), all_lines, code_lines, nodes, tuple(docstrings))
 
 
 def nouns(file: Path) -> Iterator[Noun]:
-    """Public classes and type aliases at a module's top: names in CapWords that stand for a type."""
+    """Yields public classes and type aliases at a module's top: names in CapWords that stand for a type."""
     for node in parsed(file).body:
         match node:
             case ast.ClassDef(name=name):
@@ -86,7 +116,7 @@ def nouns(file: Path) -> Iterator[Noun]:
 
 
 def names_a_type(name: str, value: ast.expr) -> bool:
-    """Whether `name = value` makes a type alias: a name in CapWords for an expression of types, or for a new type."""
+    """Tells whether `name = value` makes a type alias: a name in CapWords for an expression of types, or a new type."""
     if name.isupper() or not name[:1].isupper():
         return False
     made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
@@ -95,7 +125,7 @@ def names_a_type(name: str, value: ast.expr) -> bool:
 
 
 def homonyms() -> dict[str, list[Noun]]:
-    """Nouns by name, where several modules define one."""
+    """Returns nouns by name, where several modules define one."""
     by_name = defaultdict(list)
     for file in files():
         for noun in nouns(file):
@@ -103,19 +133,35 @@ def homonyms() -> dict[str, list[Noun]]:
     return {name: found for name, found in sorted(by_name.items()) if len(found) > 1}
 
 
-@cache
-def figures() -> dict[str, float]:
-    """The numbers by their names; a median with the others."""
-    counts = {file: len(lines(file)) for file in files()}
-    return {
-        "lines": sum(counts.values()),
-        "lines of normscope": sum(counts[file] for file in files("normscope")),
-        "files": len(counts),
-        "median lines": statistics.median(counts.values()),
-        "import lines, %": 100 * sum(map(import_lines, counts)) / sum(counts.values()),
-        "public nouns": len({noun.name for file in counts for noun in nouns(file)}),
-        "homonyms": len(homonyms()),
-    }
+def long_files(most: int = MOST_LINES_OF_A_FILE) -> dict[str, int]:
+    """Returns the files of `src` that are longer, with their lines."""
+    counts = {file.relative_to(SOURCE).as_posix(): len(lines(file)) for file in files()}
+    return {name: count for name, count in counts.items() if count > most}
+
+
+def long_functions(most: int = MOST_LINES_OF_A_FUNCTION) -> dict[str, int]:
+    """Returns the functions of `src` that are longer, `file:line name`, with their lines."""
+    found = {}
+    for file in files():
+        for node in ast.walk(parsed(file)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            count = (node.end_lineno or node.lineno) - node.lineno + 1
+            if count > most:
+                found[f"{file.relative_to(SOURCE).as_posix()}:{node.lineno} {node.name}"] = count
+    return found
+
+
+def rooms() -> dict[str, Size]:
+    """Returns the size of every folder that holds Python files, by its name."""
+    folders = sorted({file.parent for file in files()})
+    return {folder.relative_to(SOURCE).as_posix(): size_of(sorted(folder.glob("*.py"))) for folder in folders}
+
+
+def _row(name: str, size: Size) -> str:
+    return (
+        f"{name:45}{size.files:6}{size.lines:9,}{size.nodes:11,}{size.nodes_a_line:9.1f}{size.median_docstring:11.0f}"
+    )
 
 
 def main() -> None:
@@ -123,16 +169,17 @@ def main() -> None:
         for name, found in homonyms().items():
             print(name, *(f"{noun.file.relative_to(SOURCE)}:{noun.line}" for noun in found))
         return
+    print(f"{'':45}{'files':>6}{'lines':>9}{'nodes':>11}{'a line':>9}{'docstring':>11}")
     if "--rooms" in sys.argv:
-        for folder in sorted({file.parent for file in files()}):
-            own = list(folder.glob("*.py"))
-            counts = [len(lines(file)) for file in own]
-            name = str(folder.relative_to(SOURCE))
-            print(f"{name:45} {len(own):4} files {sum(counts):6} lines, median {statistics.median(counts):5.0f}")
+        for name, size in rooms().items():
+            print(_row(name, size))
         return
-    goals = GOALS | {"median lines": LEAST_MEDIAN_LINES}
-    for name, value in figures().items():
-        print(f"{name:20} {value:10,.1f}   {'at least' if name == 'median lines' else 'at most'} {goals[name]:,}")
+    for package in ("normscope", "normscope_studies", ""):
+        print(_row(package or "both", size_of(files(package))))
+    print()
+    print(f"homonyms             {len(homonyms())}, at most {MOST_HOMONYMS}")
+    print(f"files too long       {len(long_files())}, over {MOST_LINES_OF_A_FILE} lines: {long_files()}")
+    print(f"functions too long   {len(long_functions())}, over {MOST_LINES_OF_A_FUNCTION} lines: {long_functions()}")
 
 
 if __name__ == "__main__":
